@@ -19,7 +19,9 @@
     │   ├── StoreModelError        written by another model
     │   ├── BlockMissingError
     │   └── BlockCorruptError      a checksum does not match
+    ├── TraceError                 exit 1: a recorded demand trace cannot be read
     └── ProgramError               exit 1: an instruction program was refused
+        ├── AddressError           an address that names no place, or a place outside its tier
         ├── AssemblyError          the text is not a program
         └── VerificationError      the program would break a law
 
@@ -115,8 +117,16 @@ class BlockCorruptError(StoreError):
     """The stored bytes of a block do not match their checksum."""
 
 
+class TraceError(ZerolayerError):
+    """A file is not a demand trace, is of another version, or is damaged; the message names the line."""
+
+
 class ProgramError(ZerolayerError):
     """An instruction program was refused."""
+
+
+class AddressError(ProgramError):
+    """An address that is misaligned, or a place outside its tier."""
 
 
 class AssemblyError(ProgramError):
