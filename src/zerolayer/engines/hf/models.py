@@ -136,7 +136,7 @@ def list_models() -> list[ModelInfo]:
 
 
 def add_model(source: str | Path, name: str | None = None, on_progress: ProgressLine = logger.info) -> Path:
-    """Copy a model directory or convert a `.gguf` file into the cache; fetch `source` when it is a known name.
+    """Copy a model directory or convert a `.gguf` file into the cache; a known name is fetched.
 
     The name defaults to that of the file or directory. Raises SettingError for a name that is built in or no
     plain word, ModelError when the name is taken by another model or the source is no usable model.

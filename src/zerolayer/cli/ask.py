@@ -1,0 +1,111 @@
+"""`zerolayer ask`: questions about documents, answered with the pages they came from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zerolayer.cli.options import build_settings, files_argument, json_option, settings_options
+from zerolayer.cli.output import emit_json
+from zerolayer.cli.reading import citation_line, read_session, warn_about
+from zerolayer.errors import EncodingError, UsageError
+
+if TYPE_CHECKING:
+    from zerolayer.config import Settings
+    from zerolayer.core import Answer
+    from zerolayer.session import ReadReport
+
+
+@click.command()
+@files_argument
+@click.option(
+    "-q", "--question", "questions", multiple=True, metavar="TEXT", help="A question; may be repeated."
+)
+@click.option(
+    "--questions",
+    "questions_file",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    help="A file with one question a line (# starts a comment), or - for stdin.",
+)
+@settings_options()
+@json_option
+def ask(
+    files: tuple[Path, ...],
+    questions: tuple[str, ...],
+    questions_file: str | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Ask questions about FILES (.pdf, .txt, .md), which are read as one document.
+
+    Reading is paid once: the next time the same files start from storage.
+    """
+    asked = gather_questions(questions, questions_file)
+    settings = build_settings(flags)
+    answers = []
+    with read_session(files, settings) as (session, report):
+        for question in asked:
+            stream = not as_json and sys.stdout.isatty()
+            if not as_json and len(asked) > 1:
+                click.echo(f"Q: {question}")
+            answer = session.ask(question, on_text=_echo_piece if stream else None)
+            warn_about(answer)
+            answers.append(answer)
+            if not as_json:
+                print_answer(answer, streamed=stream, name_document=len(files) > 1)
+    if as_json:
+        emit_json(to_json(files, settings, report, answers))
+
+
+def gather_questions(given: Sequence[str], path: str | None) -> list[str]:
+    """Questions of the flags, then those of the file or stdin. Raises UsageError when there is none."""
+    lines = list(given)
+    if path is not None:
+        try:
+            text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise EncodingError(
+                f"questions file {path} is not UTF-8 ({error.reason}); save it as UTF-8"
+            ) from error
+        lines += [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    questions = [line.strip() for line in lines if line.strip()]
+    if not questions:
+        raise UsageError(
+            "no question: give -q 'When does the term end?', --questions FILE, or --questions - for stdin"
+        )
+    return questions
+
+
+def print_answer(answer: Answer, streamed: bool, name_document: bool) -> None:
+    """The answer (unless it was streamed already), then one line a citation."""
+    click.echo("" if streamed else answer.text.strip())
+    for citation in answer.citations:
+        click.echo("  " + citation_line(citation, name_document))
+    click.echo()
+
+
+def to_json(
+    files: Sequence[Path], settings: Settings, report: ReadReport, answers: Sequence[Answer]
+) -> dict[str, object]:
+    """The object that --json prints."""
+    return {
+        "documents": [str(path) for path in files],
+        "model": settings.model,
+        "policy": settings.policy,
+        "document_tokens": report.tokens_total,
+        "prefilled_document_tokens": report.tokens_prefilled,
+        "document_tokens_from_storage": report.tokens_from_storage,
+        "read_s": report.seconds,
+        "questions": [
+            {"question": a.question, "answer": a.text, "citations": a.citations, "metrics": a.metrics}
+            for a in answers
+        ],
+    }
+
+
+def _echo_piece(text: str) -> None:
+    click.echo(text, nl=False)

@@ -1,0 +1,26 @@
+"""`zerolayer bench`: one measurement a command, each in its own module of zerolayer.bench."""
+
+from __future__ import annotations
+
+import click
+
+from zerolayer.cli.lazy import LazyCommand, LazyGroup
+
+BENCHES = {
+    name: LazyCommand(f"zerolayer.bench.{name}:command", text)
+    for name, text in {
+        "document": "Share of a labelled contract's evidence that is resident, by policy.",
+        "exactness": "The engine at a budget of 100 % against plain generation.",
+        "growth": "Device memory and latency from 8k to 64k tokens at one budget.",
+        "needles": "Planted facts: stored, knit and freshly computed KV.",
+        "overhead": "Share of a decode step spent on deciding.",
+        "isa": "Instructions against plain frees and copies.",
+        "prefill": "Prefill rate against plain Hugging Face.",
+        "decode": "Time per token against plain Hugging Face and llama.cpp.",
+    }.items()
+}
+
+
+@click.group(cls=LazyGroup, lazy=BENCHES)
+def bench() -> None:
+    """Measure on this machine; each bench names its baselines."""

@@ -1,0 +1,33 @@
+"""`zerolayer demo`: the main job on a synthetic contract."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zerolayer.cli.options import build_settings, json_option, settings_options
+from zerolayer.cli.output import emit_json
+
+
+@click.command()
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), help="Where the contract and the record go."
+)
+@settings_options("model", "device", "device_budget")
+@json_option
+def demo(out: Path | None, as_json: bool, **flags: Any) -> None:
+    """Write a 127-page contract, ask it 19 questions in bounded memory, and compare four policies.
+
+    The last line of stdout is one JSON object; with --json it is the only one.
+    """
+    from zerolayer.bench.demo import run_demo
+    from zerolayer.config import cache_dir
+
+    settings = build_settings(flags)
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        result = run_demo(settings, out or cache_dir() / "demo")
+    emit_json(result)
