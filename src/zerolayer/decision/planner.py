@@ -1,0 +1,126 @@
+"""Combines a policy's proposals into plans that fit the budget. No plan evicts a pinned or P0 block.
+
+The functions change neither the table nor the device: a plan that cannot be carried out whole is an error
+here, before anything moved. Capacity, reserve and room are counted in blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from zerolayer.core import BlockTable, FloatArray, Plan
+from zerolayer.decision.grading import ATTENTION_DECAY
+from zerolayer.decision.policy import Policy, evictable
+from zerolayer.errors import BudgetError, SettingError
+
+
+def plan_turn(policy: Policy, table: BlockTable, reserve_blocks: int = 0, knit_tokens: int = 0) -> Plan:
+    """What to do before an answer starts; `table.match` holds the question's match.
+
+    Leaves `reserve_blocks` free for the question and its answer and recalls what the policy wants into the
+    rest. At most `knit_tokens` tokens of the recalled blocks are knit. Raises BudgetError if even an empty
+    recall leaves no room for the reserve.
+    """
+    room = _room(table, reserve_blocks)
+    if room < 0:
+        raise _too_small(table, f"a reserve of {reserve_blocks} blocks for the question and its answer")
+    load = policy.recall(table, room)
+    if len(load) > room or not _distinct(load, ~table.resident):
+        raise _broken(
+            policy, "recall", f"{len(load)} blocks, of which at most {room} distinct absent ones fit"
+        )
+    evict = _evict(policy, table, len(load) + reserve_blocks - table.free)
+    knit = _knit(policy, table, load, knit_tokens)
+    return Plan(tuple(evict), tuple(load), tuple(knit), reason=f"turn {table.turn}: recall")
+
+
+def plan_fault(policy: Policy, table: BlockTable, fault: int, reserve_blocks: int = 0) -> Plan:
+    """What to do when the running answer needs the absent block `fault`; an empty plan if it is resident.
+
+    `reserve_blocks` slots stay out of reach, as in `plan_turn`. What does not fit beside the fault is cut
+    from the policy's list. Raises BudgetError if not even the fault fits.
+    """
+    if table.resident[fault]:
+        return Plan(reason=f"block {fault} is resident")
+    room = _room(table, reserve_blocks)
+    if room < 1:
+        raise _too_small(table, f"block {fault}, which the answer needs")
+    load = policy.expand(table, fault)
+    if not load or load[0] != fault or not _distinct(load, ~table.resident):
+        raise _broken(
+            policy, "expand", f"{load[:8]} for a fault of block {fault}; it must start with the fault"
+        )
+    load = load[:room]
+    evict = _evict(policy, table, len(load) + reserve_blocks - table.free)
+    return Plan(tuple(evict), tuple(load), reason=f"fault of block {fault}")
+
+
+def plan_room(policy: Policy, table: BlockTable, count: int) -> Plan:
+    """Evictions that free `count` slots for blocks about to be computed. Raises BudgetError if impossible."""
+    if _room(table, count) < 0:
+        raise _too_small(table, f"{count} new blocks")
+    return Plan(tuple(_evict(policy, table, count - table.free)), reason=f"room for {count} blocks")
+
+
+def end_turn(policy: Policy, table: BlockTable, used: Sequence[int], mass: FloatArray) -> None:
+    """Close a turn: count its use in the table, let the policy learn, forget the match, advance the turn.
+
+    `used` are the blocks that carried the answer, `mass` [n] the attention mass of every block in this turn.
+    """
+    index = np.asarray(used, dtype=np.int64)
+    table.use_count[index] += 1
+    table.last_used_turn[index] = table.turn
+    table.attention[:] = ATTENTION_DECAY * table.attention + mass
+    policy.end_turn(table, used, mass)
+    table.match[:] = 0.0
+    table.turn += 1
+
+
+def _room(table: BlockTable, reserve_blocks: int) -> int:
+    """Blocks that could be loaded if everything evictable left and the reserve stayed free."""
+    return table.free + int(evictable(table).sum()) - reserve_blocks
+
+
+def _distinct(indices: Sequence[int], allowed: np.typing.NDArray[np.bool_]) -> bool:
+    index = np.asarray(indices, dtype=np.int64)
+    if len(index) and (index.min() < 0 or index.max() >= len(allowed)):
+        return False
+    return len(np.unique(index)) == len(index) and bool(allowed[index].all())
+
+
+def _evict(policy: Policy, table: BlockTable, count: int) -> list[int]:
+    if count <= 0:
+        return []
+    victims = policy.victims(table, count, np.zeros(len(table), dtype=np.bool_))
+    if len(victims) != count or not _distinct(victims, evictable(table)):
+        raise _broken(
+            policy, "victims", f"{victims[:8]} where {count} distinct evictable blocks were asked for"
+        )
+    return victims
+
+
+def _knit(policy: Policy, table: BlockTable, loaded: Sequence[int], knit_tokens: int) -> list[int]:
+    """The policy's choice, cut where its tokens exceed `knit_tokens`."""
+    if not loaded or knit_tokens <= 0:
+        return []
+    # The last block of a document may be short, so at most this many blocks can fit.
+    limit = min(len(loaded), knit_tokens // max(1, int(table.tokens[list(loaded)].min())))
+    chosen = policy.knit(table, loaded, limit)
+    if not set(chosen) <= set(loaded) or len(set(chosen)) != len(chosen):
+        raise _broken(policy, "knit", f"{chosen[:8]}, which are not distinct blocks among the recalled ones")
+    fits = np.cumsum(table.tokens[np.asarray(chosen, dtype=np.int64)]) <= knit_tokens
+    return [block for block, fit in zip(chosen, fits, strict=True) if fit]
+
+
+def _too_small(table: BlockTable, wanted: str) -> BudgetError:
+    locked = table.resident_count - int(evictable(table).sum())
+    return BudgetError(
+        f"a device budget of {table.capacity} blocks of {table.block_tokens} tokens has no room for "
+        f"{wanted}: {locked} resident blocks are pinned or P0; raise the device budget or pin less"
+    )
+
+
+def _broken(policy: Policy, method: str, got: str) -> SettingError:
+    return SettingError(f"policy {policy.name!r} breaks its contract: {method} gave {got}")

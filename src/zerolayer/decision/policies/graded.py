@@ -1,0 +1,132 @@
+"""The graded policy: recall what the question needs, keep what the session is likely to need again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import exp
+
+import numpy as np
+
+from zerolayer.core import BlockTable, BoolArray, FloatArray, Grade, IntArray
+from zerolayer.decision.calibration import UseCalibration
+from zerolayer.decision.grading import Grading, PersistenceWeights, Thresholds, grade_blocks, persistence
+from zerolayer.decision.policy import evictable, lowest
+from zerolayer.errors import SettingError
+
+
+@dataclass(frozen=True, slots=True)
+class GradedSettings:
+    """What can be tuned. Raises SettingError for a value out of range."""
+
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    weights: PersistenceWeights = field(default_factory=PersistenceWeights)
+    cut: float = 0.10  # recall stops where the estimated probability of use falls under this
+    adaptive: bool = True  # move the cut towards target_coverage from turn to turn
+    target_coverage: float = 0.95
+    cut_min: float = 0.01
+    cut_max: float = 0.5
+    p0_share: float = 0.25  # share of the room for document blocks that persistence alone may lock as P0
+
+    def __post_init__(self) -> None:
+        for name in ("cut", "target_coverage", "cut_min", "cut_max", "p0_share"):
+            value = getattr(self, name)
+            if not 0.0 <= value <= 1.0:
+                raise SettingError(f"{name} {value} is out of range; it lies within 0 to 1")
+
+
+class GradedPolicy:
+    """Recalls by calibrated probability of use, evicts by lowest persistence, grades after each turn."""
+
+    name = "graded"
+
+    def __init__(self, settings: GradedSettings | None = None) -> None:
+        self.settings = settings or GradedSettings()
+        self.cut = self.settings.cut
+        self.floors: IntArray | None = None  # [n] grades that hints ask for, set by the scheduler
+        self.grading: Grading | None = None  # of the last turn
+        self._calibration = UseCalibration()
+        self._cells: IntArray | None = None  # [n] cells of the running turn
+        self._chance: FloatArray | None = None  # [n] probability of use in the running turn
+        self._ready: BoolArray | None = None  # [n] resident when the answer starts
+        self._room = 0  # device blocks that this policy decides about
+
+    def victims(self, table: BlockTable, count: int, keep: BoolArray) -> list[int]:
+        """The evictable blocks with the lowest value, then the oldest touch."""
+        candidates = np.flatnonzero(evictable(table) & ~keep)
+        if count <= 0 or len(candidates) < count:
+            return []
+        return lowest(candidates, count, self._value(table)[candidates], table.last_touch[candidates])
+
+    def recall(self, table: BlockTable, limit: int) -> list[int]:
+        """Absent blocks by probability of use in this turn, then by match + persistence, down to the cut.
+
+        The previous turn's blocks take part through their age. Recall also stops where a block is no likelier
+        than the one that would have to leave for it. An absent P0 block comes first, whatever its
+        probability.
+        """
+        self._cells = self._calibration.cells(table)
+        chance = self._chance = self._calibration.probability(self._cells)
+        leaving = evictable(table)
+        locked = table.resident & ~table.pinned & (table.grade == int(Grade.P0))
+        self._room = limit + int(locked.sum())
+
+        due = ~table.resident & (table.grade == int(Grade.P0))
+        absent = np.flatnonzero(due | (~table.resident & (chance >= self.cut)))
+        fused = table.match + persistence(table, self.settings.weights)
+        wanted = lowest(absent, min(limit, len(absent)), ~due[absent], -chance[absent], -fused[absent])
+
+        candidates = np.flatnonzero(leaving)
+        value = self._value(table)[candidates]
+        leaves = lowest(candidates, len(candidates), value, table.last_touch[candidates])
+        free = limit - len(leaves)  # free beside the reserve; negative: the reserve itself evicts
+        chosen = wanted[: max(free, 0)]
+        for block in wanted[len(chosen) :]:
+            if not due[block] and chance[block] <= chance[leaves[len(chosen) - free]]:
+                break
+            chosen.append(block)
+        self._ready = table.resident.copy()
+        self._ready[chosen] = True
+        return chosen
+
+    def expand(self, table: BlockTable, fault: int) -> list[int]:
+        """The block itself: what else the answer needs, its own faults will say."""
+        return [fault]
+
+    def knit(self, table: BlockTable, loaded: Sequence[int], limit: int) -> list[int]:
+        """The recalled blocks that match the question best."""
+        index = np.asarray(loaded, dtype=np.int64)
+        return lowest(index, min(limit, len(index)), -table.match[index])
+
+    def end_turn(self, table: BlockTable, used: Sequence[int], mass: FloatArray) -> None:
+        """Learn which cells were used, move the cut towards the coverage target, grade all blocks."""
+        mask = np.zeros(len(table), dtype=np.bool_)
+        mask[np.asarray(used, dtype=np.int64)] = True
+        if self._cells is not None and len(self._cells) == len(table):
+            self._calibration.update(self._cells, mask)
+        if self._ready is not None and len(used) and self.settings.adaptive:
+            covered = float(self._ready[mask].mean())
+            moved = self.cut * exp(covered - self.settings.target_coverage)
+            self.cut = min(max(moved, self.settings.cut_min), self.settings.cut_max)
+        self._cells = self._chance = self._ready = None
+        self.grading = grade_blocks(
+            table,
+            self.settings.thresholds,
+            self.settings.weights,
+            self.floors,
+            p0_limit=int(self.settings.p0_share * self._room),
+        )
+        table.grade[:] = self.grading.grade
+
+    def explain(self, index: int) -> str:
+        """Why block `index` has its grade, in one line."""
+        if self.grading is None:
+            return "not graded yet: grades follow the first turn"
+        return self.grading.explain(index)
+
+    def _value(self, table: BlockTable) -> FloatArray:
+        """[n] probability that a block is used in this turn or in the 10 after it."""
+        value = persistence(table, self.settings.weights)
+        if self._chance is None or len(self._chance) != len(table):
+            return value
+        return (1.0 - (1.0 - value) * (1.0 - self._chance)).astype(np.float32)

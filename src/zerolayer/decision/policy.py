@@ -1,0 +1,66 @@
+"""The contract of a policy, and the two selections that every policy shares.
+
+A policy sees a `core.BlockTable` and nothing else, so the same object serves the live scheduler, the
+replay simulator and a serving engine. It proposes; `decision.planner` checks and combines; nobody here
+moves a byte. One policy object belongs to one session: it may learn between turns. It never draws a
+random number, so two runs of the same session are identical.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from zerolayer.core import BlockTable, BoolArray, FloatArray, Grade, IntArray
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Who decides which blocks are on the device. Block indices are rows of the table."""
+
+    name: str
+
+    def victims(self, table: BlockTable, count: int, keep: BoolArray) -> list[int]:
+        """Exactly `count` evictable blocks outside `keep` [n], worst first; `[]` if there are fewer."""
+        ...
+
+    def recall(self, table: BlockTable, limit: int) -> list[int]:
+        """At most `limit` absent blocks to load before the answer starts, best first."""
+        ...
+
+    def expand(self, table: BlockTable, fault: int) -> list[int]:
+        """What one fault loads: absent blocks, `fault` first."""
+        ...
+
+    def knit(self, table: BlockTable, loaded: Sequence[int], limit: int) -> list[int]:
+        """At most `limit` of the `loaded` blocks to recompute in each other's sight, best first."""
+        ...
+
+    def end_turn(self, table: BlockTable, used: Sequence[int], mass: FloatArray) -> None:
+        """Learn from a finished turn; may set `table.grade`.
+
+        `used` are the blocks that carried the answer, `mass` [n] the attention mass of every block. The
+        table's counters already include this turn (`planner.end_turn` sees to that); `table.match` is still
+        the question's.
+        """
+        ...
+
+
+def evictable(table: BlockTable) -> BoolArray:
+    """[n] blocks that may leave the device: resident, neither pinned nor P0."""
+    free_to_go: BoolArray = table.resident & ~table.pinned & (table.grade != int(Grade.P0))
+    return free_to_go
+
+
+def lowest(candidates: IntArray, count: int, *keys: npt.NDArray[np.generic]) -> list[int]:
+    """`count` of the `candidates` with the smallest keys, smallest first; `[]` if there are fewer.
+
+    `keys` are arrays over the candidates, the most important first; ties go to the lowest index.
+    """
+    if count <= 0 or len(candidates) < count:
+        return []
+    order = np.lexsort((candidates, *reversed(keys)))
+    return [int(index) for index in candidates[order[:count]]]
