@@ -10,7 +10,7 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -47,7 +47,7 @@ _EXTRA_OF = {
 class RootGroup(LazyGroup):
     """The group that turns exceptions into one line on stderr and an exit code."""
 
-    def main(  # type: ignore[override]  # click overloads it by the value of standalone_mode
+    def main(
         self,
         args: Sequence[str] | None = None,
         prog_name: str | None = None,
@@ -56,7 +56,9 @@ class RootGroup(LazyGroup):
         **extra: Any,
     ) -> Any:
         """Run a command line and exit with its code; with `standalone_mode=False` click's own behaviour."""
-        run = partial(super().main, args, prog_name, complete_var, standalone_mode=False, **extra)
+        run: Callable[[], Any] = partial(
+            super().main, args, prog_name, complete_var, standalone_mode=False, **extra
+        )
         if not standalone_mode:
             return run()
         try:

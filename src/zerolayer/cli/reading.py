@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 def read_session(files: Sequence[Path], settings: Settings) -> Iterator[tuple[Session, ReadReport]]:
     """Open a session on documents and read them, with progress on stderr; closes the session at the end."""
     from zerolayer.engines.hf.models import resolve_model
-    from zerolayer.session import open_session
 
     resolve_model(settings.model, on_progress=note)  # may take a minute the first time: say so
+
+    from zerolayer.session import open_session
+
     with open_session(files, settings) as session:
         with progress("reading") as update:
 

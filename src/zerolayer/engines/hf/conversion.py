@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
@@ -81,7 +82,7 @@ def convert_gguf(source: Path, target: Path) -> None:
     try:
         with quiet_transformers():
             _convert(source, target)
-    except (ValueError, KeyError, IndexError, RuntimeError, OSError) as error:
+    except (ValueError, KeyError, IndexError, RuntimeError, OSError, struct.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the disk, not the file: its own message names the path
         raise ModelError(
