@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from zerolayer.core import Grade, Tier
+from zerolayer.core import Grade, IntArray, Tier
 from zerolayer.errors import AddressError
 from zerolayer.execution.addresses import DEVICE_BASE, DISK_BASE, HOST_BASE, AddressSpace
 from zerolayer.execution.isa import Instruction, instruction_text
@@ -71,7 +71,7 @@ class MachineState:
     """
 
     capacity: int  # blocks may be put into slots 0 to capacity - 1
-    slots: Mapping[int, int] | Sequence[int | None]  # slot → block; None or absent: free
+    slots: Mapping[int, int] | Sequence[int | None] | IntArray  # slot → block; None, -1 or absent: free
     resident: Container[int] | None = None  # blocks in slots (or block → slot); None: derived from `slots`
     grades: BlockGrades = field(default_factory=dict[int, int])
     pinned: Container[int] = ()  # blocks
@@ -87,12 +87,13 @@ class MachineState:
     stored_bytes: Mapping[int, int] = field(default_factory=dict)  # block → encoded bytes; absent: worst case
     codec_bytes: Mapping[str, int] = field(
         default_factory=dict
-    )  # codec → most bytes for a slot; absent: raw_bound
+    )  # codec → most bytes a slot; absent: raw_bound
 
 
 def raw_bound(slot_bytes: int) -> int:
     """Most bytes that a codec may make of a slot that it cannot compress, container included.
 
+    It holds for codecs that keep no wider elements than the arena's; give the others in `codec_bytes`.
     LZ4's bound, n + n/255 + 16 (`LZ4_COMPRESSBOUND`, lz4.h), and 128 for the container. zstd's bound
     (`ZSTD_COMPRESSBOUND`, zstd.h) is n + n/256 and at most 64 more.
     """
@@ -119,17 +120,23 @@ class MachineOverlay:
         self.pin_free, self.pin_used = state.pin_free, state.pin_used
         self._resident = state.resident
         slots = state.slots
-        if isinstance(slots, Mapping):
-            self._first_block: Callable[[int], int | None] = slots.get
-        else:
-            self._first_block = lambda slot: slots[slot] if slot < len(slots) else None
+        self._first: Callable[[int], int | None] = (
+            slots.get if isinstance(slots, Mapping) else slots.__getitem__
+        )
 
     def refuse(self, law: Law, problem: str) -> None:
-        self.refusals.append(Refusal(self.position, self.instruction, law, problem))
+        refusal = Refusal(self.position, self.instruction, law, problem)
+        if not self.refusals or self.refusals[-1] != refusal:  # a wrong size is wrong for both ends of a move
+            self.refusals.append(refusal)
 
     def block_in(self, slot: int) -> int | None:
-        slots = self.slots
-        return slots[slot] if slot in slots else self._first_block(slot)
+        if slot in self.slots:
+            return self.slots[slot]
+        try:
+            block = self._first(slot)
+        except IndexError:
+            return None
+        return None if block is None or block < 0 else int(block)
 
     def is_resident(self, block: int) -> bool:
         if block in self.residence:
@@ -137,7 +144,7 @@ class MachineOverlay:
         if self._resident is None:
             slots = self.state.slots
             blocks = slots.values() if isinstance(slots, Mapping) else slots
-            self._resident = {resident for resident in blocks if resident is not None}
+            self._resident = {block for block in blocks if block is not None}
         return block in self._resident
 
     def is_pinned(self, block: int) -> bool:

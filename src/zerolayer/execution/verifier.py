@@ -51,8 +51,6 @@ def check(program: Program, state: MachineState, space: AddressSpace) -> list[Re
 def _move(machine: MachineOverlay, move: MoveP0) -> None:
     refused = len(machine.refusals)
     targets = machine.span(_DEVICE, move.dst, move.size)
-    if targets is None:
-        return
     blocks: Sequence[int] | None
     if move.src < HOST_BASE:
         if abs(move.src - move.dst) < move.size:
@@ -64,9 +62,9 @@ def _move(machine: MachineOverlay, move: MoveP0) -> None:
         blocks = machine.occupants(move.src, move.size)
     else:
         blocks = _loadable(machine, move)
-    for slot in targets:
+    for slot in targets or ():
         _check_target(machine, slot)
-    if blocks is None or len(machine.refusals) > refused:
+    if targets is None or blocks is None or len(machine.refusals) > refused:
         return
     if move.src < HOST_BASE:
         first = move.src // machine.space.slot_bytes
