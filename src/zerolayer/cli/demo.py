@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from zerolayer.cli.options import build_settings, json_option, settings_options
-from zerolayer.cli.output import emit_json
+from zerolayer.cli.output import emit_json, note
 
 
 @click.command()
@@ -24,10 +24,13 @@ def demo(out: Path | None, as_json: bool, **flags: Any) -> None:
 
     The last line of stdout is one JSON object; with --json it is the only one.
     """
+    settings = build_settings(flags)
+
     from zerolayer.bench.demo import run_demo
     from zerolayer.config import cache_dir
+    from zerolayer.engines.hf.models import resolve_model
 
-    settings = build_settings(flags)
+    resolve_model(settings.model, on_progress=note)  # may take a minute the first time: say so
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         result = run_demo(settings, out or cache_dir() / "demo")
     emit_json(result)
