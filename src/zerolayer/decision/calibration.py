@@ -9,17 +9,25 @@ shown.
 
 from __future__ import annotations
 
+from collections import deque
+from math import exp, log
+
 import numpy as np
 import numpy.typing as npt
 
 from zerolayer.core import BlockTable, BoolArray, FloatArray, IntArray
 
-_RANK_EDGES = np.array([2, 4, 8, 16, 32, 64, 128])  # ranks start at 0; one more bucket for 128 and up
+# Upper ends of the rank buckets; ranks start at 0, and one more bucket takes 128 and up.
+_RANK_EDGES = np.array([2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128])
 _AGE_EDGES = np.array([2, 3, 5, 10])  # turns since the last use; one more bucket for 10 and up
-_RANK_PRIOR = np.array([0.6, 0.5, 0.35, 0.22, 0.12, 0.06, 0.03, 0.01, 0.005])  # the last: no match at all
+# The last bucket is for blocks without any match.
+_RANK_PRIOR = np.array([0.6, 0.5, 0.35, 0.25, 0.2, 0.14, 0.1, 0.07, 0.05, 0.035, 0.02, 0.01, 0.005])
 _AGE_PRIOR = np.array([0.45, 0.25, 0.18, 0.12, 0.08, 0.02])  # the last: never used
 _BASE_PRIOR = 0.03
 _STRENGTH = 10.0  # a prior weighs as much as this many observed blocks
+
+_WINDOW_TURNS = 20  # recall depth looks back this far
+_PRIOR_TURNS = 1.0
 
 CountArray = npt.NDArray[np.float64]
 
@@ -47,7 +55,6 @@ class UseCalibration:
         """[n] estimated probability that a block is used in this turn."""
         rank = _beta(_RANK_PRIOR, self._used.sum(axis=1), self._seen.sum(axis=1))
         age = _beta(_AGE_PRIOR, self._used.sum(axis=0), self._seen.sum(axis=0))
-        # The base rate is seen through every block, so its prior has to weigh like a whole table.
         base = _beta(np.array(_BASE_PRIOR), self._used.sum(), self._seen.sum())
         odds = np.outer(_odds(rank), _odds(age)) / _odds(base)
         cell = _beta(odds / (1.0 + odds), self._used, self._seen)
@@ -58,6 +65,33 @@ class UseCalibration:
         size = self._seen.size
         self._seen += np.bincount(cells, minlength=size).reshape(self._seen.shape)
         self._used += np.bincount(cells[used], minlength=size).reshape(self._seen.shape)
+
+
+class RecallDepth:
+    """The probability at which recall stops, set so that the target share of use is covered, and no deeper.
+
+    Over the last turns: the largest cut under which no more than `1 - target` of the used block-turns were
+    absent and fell short of it. Before there is evidence the cut starts at `start`, which is deep: an unknown
+    perception must not cost coverage. `start` goes on to weigh like `_PRIOR_TURNS` turns (geometric mean).
+    """
+
+    def __init__(self, start: float, target: float, cut_min: float, cut_max: float) -> None:
+        self.cut = self._start = start
+        self._target, self._min, self._max = target, cut_min, cut_max
+        self._away: deque[IntArray] = deque(maxlen=_WINDOW_TURNS)  # cells of used blocks that were away
+        self._used: deque[int] = deque(maxlen=_WINDOW_TURNS)
+
+    def update(self, calibration: UseCalibration, away: IntArray, used: int) -> None:
+        """Note a turn: the cells of the used blocks that were away, and how many blocks were used."""
+        self._away.append(away)
+        self._used.append(used)
+        # Cells, not the chances of back then: early chances came from priors and would hold the cut down.
+        chances = np.sort(calibration.probability(np.concatenate(list(self._away))))
+        allowed = int((1.0 - self._target) * sum(self._used))
+        best = float(chances[allowed]) if len(chances) > allowed else self._max
+        turns = len(self._used)
+        mean = (_PRIOR_TURNS * log(self._start) + turns * log(max(best, 1e-6))) / (_PRIOR_TURNS + turns)
+        self.cut = min(max(exp(mean), self._min), self._max)
 
 
 def _beta(prior: CountArray, used: CountArray, seen: CountArray) -> CountArray:

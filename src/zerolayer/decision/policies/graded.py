@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import exp
 
 import numpy as np
 
 from zerolayer.core import BlockTable, BoolArray, FloatArray, Grade, IntArray
-from zerolayer.decision.calibration import UseCalibration
+from zerolayer.decision.calibration import RecallDepth, UseCalibration
 from zerolayer.decision.grading import Grading, PersistenceWeights, Thresholds, grade_blocks, persistence
 from zerolayer.decision.policy import evictable, lowest
 from zerolayer.errors import SettingError
@@ -21,11 +20,11 @@ class GradedSettings:
 
     thresholds: Thresholds = field(default_factory=Thresholds)
     weights: PersistenceWeights = field(default_factory=PersistenceWeights)
-    cut: float = 0.10  # recall stops where the estimated probability of use falls under this
-    adaptive: bool = True  # move the cut towards target_coverage from turn to turn
+    cut: float = 0.04  # recall stops where the estimated probability of use falls under this
+    adaptive: bool = True  # after each turn, move the cut to where target_coverage is just met
     target_coverage: float = 0.95
     cut_min: float = 0.01
-    cut_max: float = 0.5
+    cut_max: float = 0.9
     p0_share: float = 0.25  # share of the room for document blocks that persistence alone may lock as P0
 
     def __post_init__(self) -> None:
@@ -35,6 +34,15 @@ class GradedSettings:
                 raise SettingError(f"{name} {value} is out of range; it lies within 0 to 1")
 
 
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What was known when a turn was planned. Arrays are [n]."""
+
+    cells: IntArray  # of the calibration
+    chance: FloatArray  # probability of use in this turn
+    away: BoolArray  # not on the device
+
+
 class GradedPolicy:
     """Recalls by calibrated probability of use, evicts by lowest persistence, grades after each turn."""
 
@@ -42,13 +50,12 @@ class GradedPolicy:
 
     def __init__(self, settings: GradedSettings | None = None) -> None:
         self.settings = settings or GradedSettings()
-        self.cut = self.settings.cut
+        s = self.settings
+        self._depth = RecallDepth(s.cut, s.target_coverage, s.cut_min, s.cut_max)
         self.floors: IntArray | None = None  # [n] grades that hints ask for, set by the scheduler
         self.grading: Grading | None = None  # of the last turn
         self._calibration = UseCalibration()
-        self._cells: IntArray | None = None  # [n] cells of the running turn
-        self._chance: FloatArray | None = None  # [n] probability of use in the running turn
-        self._ready: BoolArray | None = None  # [n] resident when the answer starts
+        self._turn: _Turn | None = None  # the running turn, from recall to end_turn
         self._room = 0  # device blocks that this policy decides about
 
     def victims(self, table: BlockTable, count: int, keep: BoolArray) -> list[int]:
@@ -65,8 +72,9 @@ class GradedPolicy:
         than the one that would have to leave for it. An absent P0 block comes first, whatever its
         probability.
         """
-        self._cells = self._calibration.cells(table)
-        chance = self._chance = self._calibration.probability(self._cells)
+        cells = self._calibration.cells(table)
+        chance = self._calibration.probability(cells)
+        self._turn = _Turn(cells, chance, ~table.resident)
         leaving = evictable(table)
         locked = table.resident & ~table.pinned & (table.grade == int(Grade.P0))
         self._room = limit + int(locked.sum())
@@ -85,8 +93,6 @@ class GradedPolicy:
             if not due[block] and chance[block] <= chance[leaves[len(chosen) - free]]:
                 break
             chosen.append(block)
-        self._ready = table.resident.copy()
-        self._ready[chosen] = True
         return chosen
 
     def expand(self, table: BlockTable, fault: int) -> list[int]:
@@ -102,13 +108,11 @@ class GradedPolicy:
         """Learn which cells were used, move the cut towards the coverage target, grade all blocks."""
         mask = np.zeros(len(table), dtype=np.bool_)
         mask[np.asarray(used, dtype=np.int64)] = True
-        if self._cells is not None and len(self._cells) == len(table):
-            self._calibration.update(self._cells, mask)
-        if self._ready is not None and len(used) and self.settings.adaptive:
-            covered = float(self._ready[mask].mean())
-            moved = self.cut * exp(covered - self.settings.target_coverage)
-            self.cut = min(max(moved, self.settings.cut_min), self.settings.cut_max)
-        self._cells = self._chance = self._ready = None
+        if self._turn is not None and len(self._turn.away) == len(table):
+            self._calibration.update(self._turn.cells, mask)
+            if self.settings.adaptive and len(used):
+                self._depth.update(self._calibration, self._turn.cells[mask & self._turn.away], len(used))
+        self._turn = None
         self.grading = grade_blocks(
             table,
             self.settings.thresholds,
@@ -117,6 +121,11 @@ class GradedPolicy:
             p0_limit=int(self.settings.p0_share * self._room),
         )
         table.grade[:] = self.grading.grade
+
+    @property
+    def cut(self) -> float:
+        """The probability of use at which recall stops now."""
+        return self._depth.cut
 
     def explain(self, index: int) -> str:
         """Why block `index` has its grade, in one line."""
@@ -127,6 +136,6 @@ class GradedPolicy:
     def _value(self, table: BlockTable) -> FloatArray:
         """[n] probability that a block is used in this turn or in the 10 after it."""
         value = persistence(table, self.settings.weights)
-        if self._chance is None or len(self._chance) != len(table):
+        if self._turn is None or len(self._turn.chance) != len(table):
             return value
-        return (1.0 - (1.0 - value) * (1.0 - self._chance)).astype(np.float32)
+        return (1.0 - (1.0 - value) * (1.0 - self._turn.chance)).astype(np.float32)

@@ -1,0 +1,1 @@
+"""Recorded demand and what is learned from it."""

@@ -1,0 +1,156 @@
+"""Every metric declared once, as data: name, unit, kind, definition, and which way is better.
+
+Reports, JSON output, dashboards and documentation take names and units from here. Definitions follow section
+6 of the design; a name that is not declared here is not reported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["ratio", "count", "bytes", "seconds", "label"]
+Better = Literal["lower", "higher", "neither"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One measured name. A label is text or a flag that says what a number belongs to."""
+
+    name: str
+    unit: str
+    kind: Kind
+    definition: str
+    better: Better = "neither"
+
+
+_DECLARED = (
+    # What a schedule is judged by.
+    Metric(
+        "wasted_loads",
+        "1",
+        "ratio",
+        "loads (demand or prefetch) of a block that no turn uses before it leaves the device or the "
+        "session ends, over all loads; 0 where there was no load",
+        "lower",
+    ),
+    Metric("wasted_load_count", "loads", "count", "the loads that wasted_loads counts", "lower"),
+    Metric(
+        "coverage",
+        "1",
+        "ratio",
+        "used block-turns resident at first use, over all used block-turns",
+        "higher",
+    ),
+    Metric(
+        "waste_at_coverage",
+        "1",
+        "ratio",
+        "wasted_loads where coverage is at least 0.95; null otherwise, since loading nothing wastes nothing",
+        "lower",
+    ),
+    Metric(
+        "discarded_tokens",
+        "tokens",
+        "count",
+        "tokens whose KV can neither be read back nor recomputed: 0, always",
+        "lower",
+    ),
+    Metric(
+        "recomputed_tokens",
+        "tokens",
+        "count",
+        "tokens prefilled again although they had been computed",
+        "lower",
+    ),
+    Metric(
+        "wrong_evictions",
+        "evictions",
+        "count",
+        "evictions of a block used within 10 turns while a resident, unpinned block had a later next use",
+        "lower",
+    ),
+    Metric("wrong_eviction_share", "1", "ratio", "wrong_evictions over evictions", "lower"),
+    Metric(
+        "effective_context_utilization",
+        "1",
+        "ratio",
+        "document attention mass that fell on blocks resident when the answer began, over the "
+        "reference run's",
+        "higher",
+    ),
+    Metric(
+        "p0_access_latency",
+        "s",
+        "seconds",
+        "from asking for a P0 block to readable; reported as p50, p95 and p99",
+        "lower",
+    ),
+    Metric(
+        "evidence_coverage",
+        "1",
+        "ratio",
+        "gold evidence whose block was resident when the answer began: characters, or blocks in a replay",
+        "higher",
+    ),
+    Metric(
+        "load_ratio", "1", "ratio", "loads over the loads of the optimal offline policy, same budget", "lower"
+    ),
+    Metric(
+        "quality_kl",
+        "nat",
+        "ratio",
+        "mean KL divergence of the next-token distribution to the full cache's, answer teacher-forced",
+        "lower",
+    ),
+    Metric(
+        "quality_top1",
+        "1",
+        "ratio",
+        "share of answer tokens with the full cache's most likely token",
+        "higher",
+    ),
+    Metric(
+        "quality_f1", "1", "ratio", "token F1 of the answer against the labelled one", "higher"
+    ),  # What a replay counts. A replayed number is simulated, and says so.
+    Metric("simulated", "", "label", "whether the numbers come from a replay without a model"),
+    Metric("turns", "turns", "count", "turns replayed"),
+    Metric("used_block_turns", "blocks", "count", "sum over turns of the blocks that the turn uses"),
+    Metric("capacity_blocks", "blocks", "count", "blocks that the device holds"),
+    Metric("reserve_blocks", "blocks", "count", "slots kept free for the question and its answer"),
+    Metric("peak_resident_blocks", "blocks", "count", "most document blocks on the device at once", "lower"),
+    Metric("loads", "loads", "count", "blocks moved to the device, on demand or ahead of it", "lower"),
+    Metric(
+        "faults", "faults", "count", "uses of a block that was absent; one fault may load several", "lower"
+    ),
+    Metric("evictions", "evictions", "count", "blocks whose slot was freed", "lower"),
+    # What one turn reports.
+    Metric("status", "", "label", "active, degraded or disabled"),
+    Metric("reason", "", "label", "why the status is not active"),
+    Metric("policy", "", "label", "name of the policy that decided"),
+    Metric("turn", "1", "count", "number of the turn, from 0"),
+    Metric("question_tokens", "tokens", "count", "tokens of the question, template included"),
+    Metric("answer_tokens", "tokens", "count", "tokens generated"),
+    Metric("recalled_blocks", "blocks", "count", "blocks loaded before the answer started", "lower"),
+    Metric("fault_blocks", "blocks", "count", "blocks loaded on demand while the answer ran", "lower"),
+    Metric("evicted_blocks", "blocks", "count", "blocks whose slot was freed in the turn", "lower"),
+    Metric("knit_tokens", "tokens", "count", "recalled tokens recomputed in each other's sight", "lower"),
+    Metric("corrupt_blocks", "blocks", "count", "stored blocks with a wrong checksum, recomputed", "lower"),
+    Metric(
+        "prefilled_document_tokens",
+        "tokens",
+        "count",
+        "document tokens computed instead of read back",
+        "lower",
+    ),
+    Metric("device_bytes", "B", "bytes", "device memory that holds KV", "lower"),
+    Metric("ttft_s", "s", "seconds", "from the question to the first token of its answer", "lower"),
+    Metric("recall_s", "s", "seconds", "part of ttft_s spent choosing and loading blocks", "lower"),
+    Metric("knit_s", "s", "seconds", "part of ttft_s spent knitting", "lower"),
+    Metric("decode_s_per_token", "s", "seconds", "mean time of a decode step", "lower"),
+    Metric("grade_counts", "blocks", "count", "blocks by grade, P0 to P3"),
+    Metric("tier_tokens", "tokens", "count", "tokens by the fastest tier that holds them"),
+)
+
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _DECLARED}
+"""Every metric by name."""
