@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -29,6 +30,7 @@ from zerolayer.execution.isa import (
     Spill,
     Unpin,
 )
+from zerolayer.execution.verifier import Law, MachineState, verify
 
 SPACE = AddressSpace(slot_bytes=0x1000, slots=8, blocks=100)
 
@@ -224,3 +226,29 @@ def test_arbitrary_text_assembles_or_raises_an_assembly_error(text: str) -> None
         assert "line " in str(error)
     else:
         assert assemble(program.text()) == program
+
+
+# Documentation
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "isa.md").read_text(encoding="utf-8")
+
+
+def test_the_documented_example_is_a_program_that_uses_every_instruction() -> None:
+    example = DOCUMENT.split("```asm\n")[1].split("```")[0]
+    program = assemble(example)
+    assert {type(instruction) for instruction in program} == set(MNEMONICS)
+    space = AddressSpace(65536, 8, 64)
+    slots = {0: 1, 1: 2, 2: 3, 3: 7, 5: 9}
+    state = MachineState(
+        capacity=6, slots=slots, on_host={2, 12, 20}, on_disk={32}, codecs={"K8V4"}, recomputable=False
+    )
+    state.host_free, state.disk_free, state.pin_free = 10**6, 10**6, 262144
+    verify(program, state, space)
+
+
+def test_the_tables_list_every_instruction_and_law() -> None:
+    for mnemonic, (kind, operands) in FORMS.items():
+        usage = " ".join([mnemonic, *(name.upper() if name == "codec" else name for name, _ in operands)])
+        assert f"| `{usage}` | `{kind.__name__}({', '.join(name for name, _ in operands)})` |" in DOCUMENT
+    for law in Law:
+        assert f"| `{law}` | " in DOCUMENT

@@ -180,6 +180,20 @@ REFUSED: list[tuple[str, list[Instruction], dict[str, Any], list[tuple[int, Law]
         "needs 100 bytes",
     ),
     ("disk full", [Spill(host(20), S)], {"disk_free": 99}, [(0, Law.DISK_BUDGET)], "needs 100 bytes"),
+    (
+        "disk full at the second",
+        [Spill(host(20), S), Spill(host(2), S)],
+        {"disk_free": 199},
+        [(1, Law.DISK_BUDGET)],
+        "needs 100 bytes at worst, 99 are free",
+    ),
+    (
+        "host full at the second",
+        [Prefetch(disk(21), S), Prefetch(disk(22), S)],
+        {"on_disk": {21, 22}, "host_free": 100 + raw_bound(S) - 1},
+        [(1, Law.HOST_BUDGET)],
+        "are free",
+    ),
     ("pins full", [PinL2(dev(2), S), PinL2(dev(4), S)], {}, [(1, Law.PIN_BUDGET)], "UNPIN some of the 8192"),
     ("unknown codec", [CompressP2(dev(2), S, "GZIP")], {}, [(0, Law.CODEC)], "known: K8V4, LZ4"),
     (
@@ -240,6 +254,11 @@ LAWFUL: list[tuple[str, list[Instruction], dict[str, Any]]] = [
         "encoding again gives the old copy back",
         [CompressP2(dev(2), S, "K8V4")] * 2,
         {"host_free": 2 * K8V4 - 100},
+    ),
+    (
+        "a fresh copy spills at its size",
+        [CompressP2(dev(4), S, "K8V4"), Spill(host(4), S)],
+        {"disk_free": K8V4},
     ),
     ("ranges", [Unpin(dev(1), S), CompressP2(dev(0), 3 * S, "K8V4"), EvictP3(dev(1), 2 * S)], {}),
     ("a range into a range", [MoveP0(dev(0), dev(5), 3 * S), PinL2(dev(7), S)], {}),

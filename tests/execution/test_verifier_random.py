@@ -155,17 +155,20 @@ def machines(draw: st.DrawFn) -> PlainMachine:
     resident = sorted(slots.values())
     some = st.sets(st.sampled_from(resident)) if resident else st.just(set())
     away = st.dictionaries(st.integers(0, 9), st.just(K8V4), max_size=6)
+    pinned = draw(some) if draw(st.booleans()) else set()
+    on_host, on_disk = draw(away), draw(away)
+    spare = st.integers(0, 3)
     machine = PlainMachine(
         capacity=7,
         slots=slots,
         p0=draw(st.sets(st.integers(0, 9), max_size=2)),
-        pinned=draw(some) if draw(st.booleans()) else set(),
+        pinned=pinned,
         in_flight=draw(st.sets(st.integers(0, 7), max_size=1)),
-        host=draw(away),
-        disk=draw(away),
-        host_budget=K8V4 * draw(st.integers(6, 9)),
-        disk_budget=K8V4 * draw(st.integers(6, 9)),
-        pin_budget=S * draw(st.integers(6, 7)),
+        host=on_host,
+        disk=on_disk,
+        host_budget=K8V4 * (len(on_host) + draw(spare)),
+        disk_budget=K8V4 * (len(on_disk) + draw(spare)),
+        pin_budget=S * (len(pinned) + draw(spare)),
         recomputable=draw(st.booleans()),
     )
     machine.computed = set(resident) | set(machine.host) | set(machine.disk)
