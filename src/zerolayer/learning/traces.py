@@ -109,8 +109,8 @@ def demand_set(mass: FloatArray, share: float = 0.9) -> list[int]:
         return []
     order = np.argsort(-weights, kind="stable")
     held = np.cumsum(weights[order])
-    # A share that is met exactly must not need one more block because of rounding.
-    count = int(np.searchsorted(held, share * total * (1 - 1e-12), side="left")) + 1
+    # A share that is met exactly must not need one more block because of float32 rounding.
+    count = int(np.searchsorted(held, share * total * (1 - 1e-6), side="left")) + 1
     return [int(block) for block in order[: min(count, len(order))]]
 
 
