@@ -114,6 +114,20 @@ def test_graded_learns_how_deep_to_recall():
     assert 57 <= deep[-1] <= 96
 
 
+def test_graded_learns_how_far_a_fault_reaches():
+    table, policy = BlockTable.create([64] * 60, 60), GradedPolicy()
+    assert policy.expand(table, 30) == [30]
+    for start in range(0, 40, 4):  # answers use runs of four blocks
+        end_turn(policy, table, range(start, start + 4), np.zeros(60, dtype=np.float32))
+    table.resident[31] = True
+    assert policy.expand(table, 30)[:3] == [30, 29, 28]
+    assert 31 not in policy.expand(table, 30)
+    assert policy.expand(table, 0)[:2] == [0, 1]
+    for block in [*range(0, 60, 2)] * 2:  # now single blocks
+        end_turn(policy, table, [block], np.zeros(60, dtype=np.float32))
+    assert policy.expand(table, 30) == [30]
+
+
 def test_graded_brings_an_absent_p0_block_whatever_its_match():
     table = BlockTable.create([64] * 8, 4)
     table.match[3] = 1.0
@@ -149,6 +163,15 @@ def test_graded_locks_at_most_its_share_as_p0():
 def test_graded_settings_out_of_range(field):
     with pytest.raises(SettingError, match=rf"{field} 1\.5 is out of range"):
         GradedSettings(**{field: 1.5})
+
+
+def test_graded_settings_cut_bounds():
+    with pytest.raises(SettingError, match=r"cut_min 0\.6 is above cut_max 0\.5"):
+        GradedSettings(cut_min=0.6, cut_max=0.5)
+    policy, table = GradedPolicy(GradedSettings(cut=0.0, cut_min=0.0)), BlockTable.create([64] * 9, 9)
+    assert len(plan_turn(policy, table).load) == 9, "a cut of 0 recalls whatever fits"
+    end_turn(policy, table, [1], np.zeros(9, dtype=np.float32))
+    assert policy.cut > 0
 
 
 class OutOfTree(LruPolicy):

@@ -28,6 +28,8 @@ _STRENGTH = 10.0  # a prior weighs as much as this many observed blocks
 
 _WINDOW_TURNS = 20  # recall depth looks back this far
 _PRIOR_TURNS = 1.0
+_RUN_PRIOR = 0.2  # that the block after a used one is used
+_MAX_REACH = 8
 
 CountArray = npt.NDArray[np.float64]
 
@@ -90,8 +92,27 @@ class RecallDepth:
         allowed = int((1.0 - self._target) * sum(self._used))
         best = float(chances[allowed]) if len(chances) > allowed else self._max
         turns = len(self._used)
-        mean = (_PRIOR_TURNS * log(self._start) + turns * log(max(best, 1e-6))) / (_PRIOR_TURNS + turns)
+        mean = (_PRIOR_TURNS * log(max(self._start, 1e-6)) + turns * log(max(best, 1e-6))) / (
+            _PRIOR_TURNS + turns
+        )
         self.cut = min(max(exp(mean), self._min), self._max)
+
+
+class Locality:
+    """How far the use of a block reaches to its neighbours: a clause is used with all its blocks."""
+
+    def __init__(self) -> None:
+        self._used = self._continued = 0
+
+    def update(self, used: BoolArray) -> None:
+        """Count the used blocks [n] of a turn, and those whose next block was used as well."""
+        self._used += int(used.sum())
+        self._continued += int((used[:-1] & used[1:]).sum())
+
+    def reach(self, cut: float) -> int:
+        """Blocks to each side, at most 8, that are used with a block with at least probability `cut`."""
+        rate = (_STRENGTH * _RUN_PRIOR + self._continued) / (_STRENGTH + self._used)
+        return min(_MAX_REACH, int(log(max(cut, 1e-9)) / log(rate)))  # largest k with rate**k >= cut
 
 
 def _beta(prior: CountArray, used: CountArray, seen: CountArray) -> CountArray:

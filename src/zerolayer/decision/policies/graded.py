@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from zerolayer.core import BlockTable, BoolArray, FloatArray, Grade, IntArray
-from zerolayer.decision.calibration import RecallDepth, UseCalibration
+from zerolayer.decision.calibration import Locality, RecallDepth, UseCalibration
 from zerolayer.decision.grading import Grading, PersistenceWeights, Thresholds, grade_blocks, persistence
 from zerolayer.decision.policy import evictable, lowest
 from zerolayer.errors import SettingError
+
+
+_SHARES = ("cut", "target_coverage", "cut_min", "cut_max", "neighbour_cut", "later_weight", "p0_share")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +28,17 @@ class GradedSettings:
     target_coverage: float = 0.95
     cut_min: float = 0.01
     cut_max: float = 0.9
+    neighbour_cut: float = 0.4  # a fault brings neighbours that are at least this likely to be used with it
+    later_weight: float = 0.25  # worth of a use in a later turn against one in this turn
     p0_share: float = 0.25  # share of the room for document blocks that persistence alone may lock as P0
 
     def __post_init__(self) -> None:
-        for name in ("cut", "target_coverage", "cut_min", "cut_max", "p0_share"):
+        for name in _SHARES:
             value = getattr(self, name)
             if not 0.0 <= value <= 1.0:
                 raise SettingError(f"{name} {value} is out of range; it lies within 0 to 1")
+        if self.cut_min > self.cut_max:
+            raise SettingError(f"cut_min {self.cut_min} is above cut_max {self.cut_max}; swap them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,7 @@ class GradedPolicy:
         self.floors: IntArray | None = None  # [n] grades that hints ask for, set by the scheduler
         self.grading: Grading | None = None  # of the last turn
         self._calibration = UseCalibration()
+        self._locality = Locality()
         self._turn: _Turn | None = None  # the running turn, from recall to end_turn
         self._room = 0  # device blocks that this policy decides about
 
@@ -96,8 +104,11 @@ class GradedPolicy:
         return chosen
 
     def expand(self, table: BlockTable, fault: int) -> list[int]:
-        """The block itself: what else the answer needs, its own faults will say."""
-        return [fault]
+        """The block, and absent neighbours as far as earlier answers have used runs of blocks."""
+        reach = self._locality.reach(self.settings.neighbour_cut)
+        near = range(max(0, fault - reach), min(len(table), fault + reach + 1))
+        absent = [block for block in near if block != fault and not table.resident[block]]
+        return [fault, *sorted(absent, key=lambda block: (abs(block - fault), block))]
 
     def knit(self, table: BlockTable, loaded: Sequence[int], limit: int) -> list[int]:
         """The recalled blocks that match the question best."""
@@ -108,6 +119,7 @@ class GradedPolicy:
         """Learn which cells were used, move the cut towards the coverage target, grade all blocks."""
         mask = np.zeros(len(table), dtype=np.bool_)
         mask[np.asarray(used, dtype=np.int64)] = True
+        self._locality.update(mask)
         if self._turn is not None and len(self._turn.away) == len(table):
             self._calibration.update(self._turn.cells, mask)
             if self.settings.adaptive and len(used):
@@ -134,8 +146,10 @@ class GradedPolicy:
         return self.grading.explain(index)
 
     def _value(self, table: BlockTable) -> FloatArray:
-        """[n] probability that a block is used in this turn or in the 10 after it."""
+        """[n] worth of a block on the device: used in this turn, or (weighed less) in the 10 after it."""
         value = persistence(table, self.settings.weights)
         if self._turn is None or len(self._turn.chance) != len(table):
             return value
-        return (1.0 - (1.0 - value) * (1.0 - self._turn.chance)).astype(np.float32)
+        return (1.0 - (1.0 - self.settings.later_weight * value) * (1.0 - self._turn.chance)).astype(
+            np.float32
+        )
