@@ -1,8 +1,8 @@
 """Replays recorded demand against any policy, without a model, in seconds.
 
 A turn is: the match that perception gave → plan and recall → the used blocks in order of first use, each
-resident (covered) or a fault that loads → end of turn. The numbers are simulated: what was used is taken
-from the trace, so that no policy can shape its own label.
+resident (covered) or a fault that loads → end of turn. The numbers are simulated: what was used comes from
+the trace, so that no policy can shape its own label.
 """
 
 from __future__ import annotations

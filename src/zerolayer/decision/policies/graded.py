@@ -13,7 +13,6 @@ from zerolayer.decision.grading import Grading, PersistenceWeights, Thresholds, 
 from zerolayer.decision.policy import evictable, lowest
 from zerolayer.errors import SettingError
 
-
 _SHARES = ("cut", "target_coverage", "cut_min", "cut_max", "neighbour_cut", "later_weight", "p0_share")
 
 
