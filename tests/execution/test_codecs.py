@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -248,3 +249,15 @@ def test_blocks_of_the_wrong_kind_are_refused():
     ):
         with pytest.raises(StoreError):
             BlockKV(keys, values)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_instance_serves_several_threads(name):
+    codec = get_codec(name)
+    blocks = [random_block((4, 2, 32, 64), seed) for seed in range(8)]
+    expected = [codec.encode(kv) for kv in blocks]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            assert list(pool.map(codec.encode, blocks)) == expected
+            for kv, got in zip(map(codec.decode, expected), pool.map(codec.decode, expected), strict=True):
+                assert np.array_equal(kv.keys, got.keys) and np.array_equal(kv.values, got.values)
