@@ -264,7 +264,7 @@ RULES: tuple[Rule, ...] = (
     (
         AnchorKind.PARTY,
         re.compile(
-            r"\b((?:[A-Z][\w&'’.-]{0,30}[ \n,]{1,2}){1,6}(?:Inc|Ltd"
+            r"\b((?:[A-Z][\w&'’.-]{0,30}(?:[ \n,]{1,2}| & )){1,6}(?:Inc|Ltd"
             r"|LLC|L\.L\.C|Corp|Corporation|Limited|LLP|L\.P|GmbH|AG"
             r"|S\.A|N\.V|B\.V|PLC|plc|Company|Co)\b\.?)"
         ),

@@ -19,8 +19,8 @@ PAGE_CHARACTERS = 3000
 def read_document(path: str | Path) -> Document:
     """The document in the file `path`.
 
-    Text files have no pages: they are cut at form feeds if they hold any, else every `PAGE_CHARACTERS`
-    characters at a line end. Raises a DocumentError (its subclass says which) that names the file and the fix.
+    Text files have no pages: they are cut at form feeds if they hold any, else every PAGE_CHARACTERS
+    characters at a line end. Raises a DocumentError (its subclass says which) with the file and the fix.
     """
     path = Path(path)
     data = _read_bytes(path)

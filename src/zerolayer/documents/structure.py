@@ -9,9 +9,9 @@ from dataclasses import dataclass
 _NUMBER = r"\d{1,3}(?:\.\d{1,3}){0,5}"
 _CJK_NUMBER = r"[零〇一二三四五六七八九十百千两\d]{1,12}"
 _KEYWORD_HEADING = re.compile(
-    rf"^[ \t#*]{{0,8}}(article|section|clause|schedule|exhibit|annex|appendix|attachment)[ \t]+"
+    rf"^[ \t#*]{{0,8}}(?i:(article|section|clause|schedule|exhibit|annex|appendix|attachment))[ \t]+"
     rf"({_NUMBER}|[IVXLC]{{1,7}}|[A-Z]\d{{0,2}})(?=[ \t]*(?:$|[.:;–—\-(])|[ \t]+[\"“A-Z(])",
-    re.IGNORECASE | re.MULTILINE,
+    re.MULTILINE,
 )
 _NUMBER_HEADING = re.compile(
     rf"^[ \t#*]{{0,8}}({_NUMBER})(?:[.)、．]|[ \t])[ \t]{{0,8}}(?=[\"“'‘(\[A-Z\u4e00-\u9fff])", re.MULTILINE

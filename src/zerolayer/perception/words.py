@@ -31,7 +31,7 @@ _SUFFIXES = (
 )  # fmt: skip
 _INFLECTIONS = frozenset({"ed", "ing", "es", "s", "er", "e", "ings", "ers"})
 _VOWEL = re.compile(r"[aeiouy]")
-_TAILS = (("enc", "ens"), ("abil", "abl"), ("ibil", "ibl"))
+_TAILS = (("enc", "en"), ("abil", "abl"), ("ibil", "ibl"))
 
 
 @lru_cache(maxsize=65536)
