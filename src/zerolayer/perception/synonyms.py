@@ -148,39 +148,6 @@ monthly month
 weekly week
 quarterly quarter
 half fifty semi
-machine equipment device apparatus plant unit appliance
-reject refuse return decline back
-try attempt goes retry
-complaint grievance problem concern issue
-ring call telephone phone contact
-place city town seat venue location
-fight dispute quarrel disagreement
-teach train instruct
-worker personnel employee individual
-hire engage appoint retain employ
-vital critical essential important key priority
-bill invoice
-settle pay discharge resolve
-hand pay deliver
-walk terminate withdraw
-weather flood storm earthquake disaster force majeure
-kid child
-doctor physician medical
-shop store retail
-lorry truck vehicle transport freight
-boss superior management
-steal theft misappropriate
-spy secret confidential
-cheap discount lowest
-hurt injury injured bodily
-die death deceased
-sick illness disability incapacity
-trash waste rubbish refuse disposal
-electricity power energy utility
-internet online website web electronic
-phone telephone mobile
-ad advertisement advertising
-stop suspend cease halt discontinue
 解除 终止 结束 取消
 开始 生效 起始 起算
 付款 支付 价款 费用 缴纳 给付
