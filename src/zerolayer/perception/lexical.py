@@ -35,8 +35,9 @@ _ABOUT_DOCUMENT = re.compile(
 class LexicalWeights:
     """How the signals are mixed. Defaults were chosen on the train split of CUAD, 300-character blocks.
 
-    The splits differ in contracts but share their question sentences, which were known when the synonyms and the
-    words about the document were written: gains on those sentences are an upper bound for new wordings.
+    The splits differ in contracts but share their question sentences, which were known when the synonyms
+    and the words about the document were written: gains on those sentences are an upper bound for new
+    wordings.
     """
 
     widths: tuple[tuple[int, float], ...] = (
