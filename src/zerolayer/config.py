@@ -62,7 +62,11 @@ class Settings(BaseSettings):
     """All settings of a session. Field names are the flag names with underscores."""
 
     model_config = SettingsConfigDict(
-        env_prefix="ZEROLAYER_", toml_file="zerolayer.toml", extra="forbid", frozen=True, protected_namespaces=()
+        env_prefix="ZEROLAYER_",
+        toml_file="zerolayer.toml",
+        extra="forbid",
+        frozen=True,
+        protected_namespaces=(),
     )
 
     model: str = Field("smollm2", description="model name, Hugging Face id or path")
@@ -102,7 +106,9 @@ def load_settings(**flags: Any) -> Settings:
     known = {f"ZEROLAYER_{name.upper()}" for name in Settings.model_fields}
     unknown = sorted(v for v in os.environ if v.startswith("ZEROLAYER_") and v not in known)
     if unknown:
-        raise SettingError(f"unknown setting {unknown[0]} in the environment; known: {', '.join(sorted(known))}")
+        raise SettingError(
+            f"unknown setting {unknown[0]} in the environment; known: {', '.join(sorted(known))}"
+        )
     try:
         return Settings(**{name: value for name, value in flags.items() if value is not None})
     except ValidationError as error:

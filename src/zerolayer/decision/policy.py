@@ -31,6 +31,17 @@ class Policy(Protocol):
         """At most `limit` absent blocks to load before the answer starts, best first."""
         ...
 
+    def attend(self, table: BlockTable, limit: int) -> list[int]:
+        """At most `limit` resident blocks that the answer is to see beside the pinned ones, best first.
+
+        What is resident and not in sight costs device memory and no attention.
+        """
+        ...
+
+    def warm(self, table: BlockTable, limit: int) -> list[int]:
+        """At most `limit` absent blocks to load when a session starts from storage, before any question."""
+        ...
+
     def expand(self, table: BlockTable, fault: int) -> list[int]:
         """What one fault loads: absent blocks, `fault` first."""
         ...
@@ -47,6 +58,16 @@ class Policy(Protocol):
         the question's.
         """
         ...
+
+
+def resident_blocks(table: BlockTable, limit: int) -> list[int]:
+    """At most `limit` resident unpinned blocks, the last ones of the document first: the windows' `attend`."""
+    return [int(block) for block in np.flatnonzero(table.resident & ~table.pinned)[::-1][:limit]]
+
+
+def last_blocks(table: BlockTable, limit: int) -> list[int]:
+    """At most `limit` absent blocks from the end of the document: the windows' `warm`, after reading."""
+    return [int(block) for block in np.flatnonzero(~table.resident)[::-1][:limit]]
 
 
 def evictable(table: BlockTable) -> BoolArray:

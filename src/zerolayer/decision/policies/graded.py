@@ -102,6 +102,15 @@ class GradedPolicy:
             chosen.append(block)
         return chosen
 
+    def attend(self, table: BlockTable, limit: int) -> list[int]:
+        """The resident blocks that match the question best."""
+        candidates = np.flatnonzero(table.resident & ~table.pinned & (table.match > 0))
+        return lowest(candidates, min(limit, len(candidates)), -table.match[candidates])
+
+    def warm(self, table: BlockTable, limit: int) -> list[int]:
+        """Nothing: the first question says what is needed."""
+        return []
+
     def expand(self, table: BlockTable, fault: int) -> list[int]:
         """The block, and absent neighbours as far as earlier answers have used runs of blocks."""
         reach = self._locality.reach(self.settings.neighbour_cut)

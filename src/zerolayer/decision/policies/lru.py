@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from zerolayer.core import BlockTable, BoolArray, FloatArray
-from zerolayer.decision.policy import evictable, lowest
+from zerolayer.decision.policy import evictable, last_blocks, lowest, resident_blocks
 
 
 class LruPolicy:
@@ -23,6 +23,14 @@ class LruPolicy:
     def recall(self, table: BlockTable, limit: int) -> list[int]:
         """Nothing: LRU has no idea of the question."""
         return []
+
+    def attend(self, table: BlockTable, limit: int) -> list[int]:
+        """Everything on the device."""
+        return resident_blocks(table, limit)
+
+    def warm(self, table: BlockTable, limit: int) -> list[int]:
+        """The end of the document, as after reading it."""
+        return last_blocks(table, limit)
 
     def expand(self, table: BlockTable, fault: int) -> list[int]:
         """The block itself."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from zerolayer.core import BlockTable, BoolArray, FloatArray
-from zerolayer.decision.policy import evictable, lowest
+from zerolayer.decision.policy import evictable, last_blocks, lowest, resident_blocks
 
 PAGE_TOKENS = 1024
 """The unit in which the baseline loads."""
@@ -36,6 +36,14 @@ class StaticWindowPolicy:
         """Nothing: the window does not look at the question."""
         self._note_arrivals(table)
         return []
+
+    def attend(self, table: BlockTable, limit: int) -> list[int]:
+        """Everything on the device."""
+        return resident_blocks(table, limit)
+
+    def warm(self, table: BlockTable, limit: int) -> list[int]:
+        """The end of the document, as after reading it."""
+        return last_blocks(table, limit)
 
     def expand(self, table: BlockTable, fault: int) -> list[int]:
         """The absent blocks of the fault's page and of the page after it, `fault` first, then in document

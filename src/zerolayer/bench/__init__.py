@@ -1,0 +1,1 @@
+"""Workloads, baselines and reports: one measurement a module, run by `zerolayer bench NAME`."""

@@ -1,0 +1,114 @@
+"""Documents as one stream of tokens, cut into blocks that know their characters and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xxhash import xxh3_128_hexdigest
+
+from zerolayer.core import Block
+from zerolayer.documents.document import Document
+
+_MARK = "\u0001DOCUMENT\u0001"
+_INSTRUCTION = "Read the document and answer the question about it.\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFrame:
+    """The chat template around a document and a question."""
+
+    before: str
+    after: str
+
+    def question(self, text: str) -> str:
+        """What follows the document: the question, up to where the answer begins."""
+        return f"\n\nQuestion: {text}{self.after}"
+
+
+def prompt_frame(tokenizer: Any) -> PromptFrame:
+    """Cut the tokenizer's chat template around the document; a plain frame where it has none."""
+    if not getattr(tokenizer, "chat_template", None):
+        return PromptFrame(_INSTRUCTION, "\nAnswer:")
+    messages = [{"role": "user", "content": _MARK}]
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    before, after = text.split(_MARK)
+    return PromptFrame(before + _INSTRUCTION, after)
+
+
+@dataclass(frozen=True)
+class DocumentStream:
+    """Tokens of the frame's beginning and of all documents, a whole number of blocks.
+
+    `spans` are the characters of each token in the joined text, empty for tokens that are not the document's:
+    the frame, and the line ends that fill the last block.
+    """
+
+    documents: tuple[Document, ...]
+    text: str
+    char_starts: tuple[int, ...]  # of each document in `text`
+    token_ids: list[int]
+    spans: list[tuple[int, int]]
+    blocks: tuple[Block, ...]
+    document_tokens: int
+
+    def locate(self, char: int) -> tuple[Document, int]:
+        """The document that holds a character of the joined text, and the character's offset in it."""
+        index = max(i for i, start in enumerate(self.char_starts) if start <= max(char, 0))
+        return self.documents[index], char - self.char_starts[index]
+
+
+def build_stream(
+    documents: Sequence[Document], tokenizer: Any, frame: PromptFrame, block_tokens: int, provenance: str
+) -> DocumentStream:
+    """Tokenise and cut. `provenance` goes into every block's id: the model, its dtype, how KV is computed."""
+    text, starts = _join(documents)
+    head = tokenizer(frame.before, add_special_tokens=False)["input_ids"]
+    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    token_ids = [*head, *encoded["input_ids"]]
+    end = len(text)
+    spans = [(0, 0)] * len(head) + [(int(a), int(b)) for a, b in encoded["offset_mapping"]]
+    filler = tokenizer("\n", add_special_tokens=False)["input_ids"][-1]
+    missing = -len(token_ids) % block_tokens
+    token_ids += [filler] * missing
+    spans += [(end, end)] * missing
+    stream = DocumentStream(tuple(documents), text, starts, token_ids, spans, (), len(encoded["input_ids"]))
+    return DocumentStream(
+        stream.documents,
+        text,
+        starts,
+        token_ids,
+        spans,
+        _cut(stream, block_tokens, provenance),
+        stream.document_tokens,
+    )
+
+
+def _join(documents: Sequence[Document]) -> tuple[str, tuple[int, ...]]:
+    starts, pieces, length = [], [], 0
+    for document in documents:
+        title = f"# {document.name}\n\n" if len(documents) > 1 else ""
+        starts.append(length + len(title))
+        pieces.append(title + document.text + "\n\n")
+        length += len(pieces[-1])
+    if len(documents) == 1:
+        return documents[0].text, (0,)
+    return "".join(pieces), tuple(starts)
+
+
+def _cut(stream: DocumentStream, width: int, provenance: str) -> tuple[Block, ...]:
+    blocks, parent = [], provenance
+    for index, first in enumerate(range(0, len(stream.token_ids), width)):
+        ids = stream.token_ids[first : first + width]
+        parent = xxh3_128_hexdigest(f"{parent}:{','.join(map(str, ids))}".encode())
+        spans = [span for span in stream.spans[first : first + width] if span[1] > span[0]]
+        start, end = (spans[0][0], spans[-1][1]) if spans else (0, 0)
+        page_first, page_last = 0, 0
+        if spans:
+            document, offset = stream.locate(start)
+            page_first = document.page_at(offset)
+            last_document, last_offset = stream.locate(end - 1)
+            page_last = last_document.page_at(last_offset)
+        blocks.append(Block(parent, index, first, len(ids), start, end, page_first, page_last))
+    return tuple(blocks)

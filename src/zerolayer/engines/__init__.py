@@ -1,0 +1,1 @@
+"""Interfaces to engines: Hugging Face models (embedded)."""

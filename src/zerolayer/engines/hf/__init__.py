@@ -1,0 +1,1 @@
+"""Hugging Face models: cache layer, attention function, rotary positions, generation."""

@@ -1,0 +1,263 @@
+"""A Hugging Face causal language model over an arena: chunks, knit passes and decode steps.
+
+The engine computes and observes. It does not decide which blocks are resident, and it moves none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zerolayer.errors import ModelError
+from zerolayer.execution.arena import Arena, KVGeometry
+from zerolayer.execution.rotary import RotaryTable
+
+if TYPE_CHECKING:
+    import torch
+
+    from zerolayer.engines.hf.attention import AttentionPass
+
+SUPPORTED_ROPE = ("default", "linear", "llama3", "yarn")
+"""Rotary variants whose frequencies do not depend on the sequence length."""
+
+
+def pick_device(name: str) -> str:
+    """`auto` → cuda where it is, else cpu."""
+    import torch
+
+    if name != "auto":
+        return name
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+class HFEngine:
+    """A loaded model. One engine serves one arena at a time."""
+
+    def __init__(self, model: Any, tokenizer: Any, name: str = "") -> None:
+        import torch
+
+        from zerolayer.engines.hf.attention import ATTENTION_NAME, register
+
+        register()
+        model.eval()
+        model.set_attn_implementation(ATTENTION_NAME)
+        self.model, self.tokenizer, self.name = model, tokenizer, name or model.config.name_or_path
+        config = model.config
+        rope = config.rope_parameters.get("rope_type", "default")
+        if rope not in SUPPORTED_ROPE:
+            raise ModelError(
+                f"model {self.name!r} uses rotary positions of type {rope!r}; supported: {', '.join(SUPPORTED_ROPE)}"
+            )
+        self.heads = int(config.num_attention_heads)
+        head_dim = getattr(config, "head_dim", None) or config.hidden_size // self.heads
+        self.dtype: torch.dtype = model.dtype
+        self.device: torch.device = model.device
+        self.window = int(config.max_position_embeddings)
+        self.geometry = KVGeometry(
+            int(config.num_hidden_layers), int(config.num_key_value_heads), int(head_dim), self.dtype.itemsize
+        )
+        self.rotary = self._rotary_table()
+        self._cache_argument = "cache"
+
+    @classmethod
+    def load(cls, path: Path, device: str = "auto", name: str = "") -> HFEngine:
+        """Load a directory with a causal language model. Raises ModelError."""
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        try:
+            model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+            tokenizer = AutoTokenizer.from_pretrained(path)
+        except (OSError, ValueError, KeyError) as error:
+            raise ModelError(f"model directory {str(path)!r} cannot be loaded: {error}") from error
+        return cls(model.to(pick_device(device)), tokenizer, name or path.name)
+
+    def _rotary_table(self) -> RotaryTable:
+        """Cosines and sines from the model's own rotary embedding, its scaling taken out."""
+        import torch
+
+        embedding = self.model.model.rotary_emb
+        positions = torch.arange(self.window, device=self.device)[None]
+        with torch.no_grad():
+            probe = torch.zeros(1, dtype=torch.float32, device=self.device)
+            cos, sin = embedding(probe, positions)
+        half, scaling = self.geometry.head_dim // 2, float(embedding.attention_scaling)
+        return RotaryTable(cos[0, :, :half] / scaling, sin[0, :, :half] / scaling, scaling)
+
+    def make_arena(self, slots: int, block_tokens: int) -> Arena:
+        """Allocate an arena on the model's device."""
+        arena = Arena(self.geometry, slots, block_tokens, self.rotary, self.device, self.dtype)
+        self.attach(arena)
+        return arena
+
+    def attach(self, arena: Arena) -> None:
+        """Use `arena` from now on, and allocate the buffers that passes over it need, once."""
+        import torch
+
+        from zerolayer.engines.hf.attention import OBSERVED_QUERIES
+        from zerolayer.engines.hf.cache import ArenaCache
+
+        self.arena, self.cache = arena, ArenaCache(arena)
+        rows = arena.slots * arena.block_tokens
+        # Weights of one decode step, and of a question of moderate length.
+        self._scratch = torch.empty(
+            self.heads * OBSERVED_QUERIES * rows, dtype=self.dtype, device=self.device
+        )
+        self.mass = torch.zeros(
+            self.geometry.layers, self.heads, rows, dtype=torch.float32, device=self.device
+        )
+        self._causal = torch.zeros(0, 0)
+
+    def causal_mask(self, queries: int, prefix: int) -> torch.Tensor:
+        """`[queries, prefix]`, the chunk being the last rows: a view of one mask that is built once."""
+        import torch
+
+        rows = self.arena.slots * self.arena.block_tokens
+        if self._causal.shape[0] < queries:
+            mask = torch.full((queries, rows + queries), float("-inf"), dtype=self.dtype, device=self.device)
+            self._causal = torch.triu(mask, diagonal=rows + 1)
+        built = self._causal.shape[0]
+        first_row, first_column = built - queries, rows + built - prefix
+        return self._causal[first_row:, first_column : first_column + prefix]
+
+    def forward(
+        self,
+        token_ids: Sequence[int] | np.ndarray,
+        positions: np.ndarray,
+        rows: slice | torch.Tensor,
+        prefix: int,
+        arena_pass: AttentionPass,
+        logits: bool = False,
+    ) -> torch.Tensor | None:
+        """One pass; writes KV into `rows`. Returns the last token's logits `[vocabulary]` where asked for."""
+        import torch
+
+        self.cache.rows, self.cache.prefix = rows, prefix
+        ids = torch.as_tensor(np.asarray(token_ids, dtype=np.int64), device=self.device)[None]
+        position_ids = torch.as_tensor(positions, device=self.device)[None]
+        with torch.inference_mode():
+            hidden = self.model.model(
+                input_ids=ids,
+                position_ids=position_ids,
+                use_cache=True,
+                arena_pass=arena_pass,
+                **{self._cache_argument: self.cache},
+            ).last_hidden_state
+            return self.model.lm_head(hidden[0, -1]) if logits else None
+
+    def append(
+        self,
+        token_ids: Sequence[int] | np.ndarray,
+        position: int,
+        *,
+        observe: bool = False,
+        collect: bool = False,
+        logits: bool = False,
+    ) -> tuple[torch.Tensor | None, list[torch.Tensor]]:
+        """Compute tokens at the end of the prefix, in sight of it. Returns logits and collected queries."""
+        from zerolayer.engines.hf.attention import OBSERVED_QUERIES, AttentionPass
+
+        count, first = len(token_ids), self.arena.rows
+        last = first + count
+        explicit = count == 1 or (observe and count <= OBSERVED_QUERIES)
+        arena_pass = AttentionPass(
+            mask=None if count == 1 else self.causal_mask(count, last),
+            scratch=self._scratch if explicit else None,
+            observe=observe,
+            mass=self.mass,
+            collect=collect,
+        )
+        positions = position + np.arange(count)
+        result = self.forward(token_ids, positions, slice(first, last), last, arena_pass, logits)
+        self.arena.rows = last
+        return result, arena_pass.queries
+
+    def isolated(self, token_ids: Sequence[int] | np.ndarray) -> AttentionPass:
+        """Compute tokens from position 0 in sight of each other only; nothing resident is read or written.
+
+        The pass returned holds each layer's queries, keys and values, all rotated.
+        """
+        import torch
+
+        from zerolayer.engines.hf.attention import AttentionPass
+
+        count = len(token_ids)
+        mask = torch.full((count, count), float("-inf"), dtype=self.dtype, device=self.device).triu_(1)
+        arena_pass = AttentionPass(mask=mask, collect=True)
+        ids = torch.as_tensor(np.asarray(token_ids, dtype=np.int64), device=self.device)[None]
+        with torch.inference_mode():
+            self.model.model(input_ids=ids, use_cache=False, arena_pass=arena_pass)
+        return arena_pass
+
+    def question_queries(self, head: Sequence[int], question: Sequence[int]) -> np.ndarray:
+        """Queries of the question's tokens without rotation, scaled: `[layers, heads, tokens, head_dim]`.
+
+        `head` are the first tokens of the stream (the sinks), which keep the question's attention in shape.
+        """
+        import torch
+
+        arena_pass = self.isolated([*head, *question])
+        scale = self.geometry.head_dim**-0.5
+        with torch.inference_mode():
+            layers = [
+                self.rotary.unrotate(queries[:, len(head) :], len(head)) * scale
+                for queries in arena_pass.queries
+            ]
+            return torch.stack(layers).cpu().numpy()
+
+    def compute_block(
+        self, context: Sequence[int], block: Sequence[int]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys (without rotation) and values of `block`, computed in sight of `context` alone.
+
+        Both are `[layers, kv_heads, tokens, head_dim]`.
+        """
+        import torch
+
+        arena_pass = self.isolated([*context, *block])
+        first = len(context)
+        with torch.inference_mode():
+            keys = torch.stack([key[:, first:] for key, _ in arena_pass.keys_values])
+            values = torch.stack([value[:, first:] for _, value in arena_pass.keys_values])
+            return self.rotary.unrotate(keys, first), values
+
+    def knit(self, token_ids: np.ndarray, rows: np.ndarray, row_positions: np.ndarray) -> None:
+        """Recompute the tokens in `rows`, each in sight of every resident token at a lower position."""
+        import torch
+
+        from zerolayer.engines.hf.attention import AttentionPass
+
+        order = np.argsort(row_positions[rows], kind="stable")
+        rows, token_ids = rows[order], token_ids[order]
+        positions = row_positions[rows]
+        prefix = self.arena.rows
+        visible = torch.as_tensor(row_positions[None, :prefix] <= positions[:, None], device=self.device)
+        mask = torch.zeros(visible.shape, dtype=self.dtype, device=self.device)
+        mask.masked_fill_(~visible, float("-inf"))
+        index = torch.as_tensor(rows, device=self.device)
+        self.forward(token_ids, positions, index, prefix, AttentionPass(mask=mask))
+
+    def generate(
+        self, logits: torch.Tensor, position: int, max_new_tokens: int, observe: bool = True
+    ) -> Iterator[int]:
+        """Greedy decoding from the given logits; yields token ids, the end token left out."""
+        stop = self.stop_ids()
+        for step in range(max_new_tokens):
+            token = int(logits.argmax())
+            if token in stop:
+                return
+            yield token
+            if step + 1 < max_new_tokens:
+                following, _ = self.append([token], position + step, observe=observe, logits=True)
+                assert following is not None
+                logits = following
+
+    def stop_ids(self) -> set[int]:
+        """Tokens that end an answer."""
+        configured = self.model.generation_config.eos_token_id
+        stop = set(configured if isinstance(configured, list) else [configured])
+        stop.add(self.tokenizer.eos_token_id)
+        return {int(token) for token in stop if token is not None}

@@ -1,0 +1,1 @@
+"""Execution: make it so. Instructions, verifier, executor, arena, tiers, codecs. It never chooses."""

@@ -1,0 +1,161 @@
+"""The device arena: pre-allocated keys and values, cut into slots, read in place by attention.
+
+One tensor a layer for keys and one for values, each `[kv_heads, slots * block_tokens, head_dim]`; all of them are
+views of one allocation, so that a block is moved or rotated through every layer by one kernel. The prefix that
+attention reads is dense: a hole is closed by moving a slot into it (layout.py). Attention does not mind
+in which slot a block lies, only at which position its keys were rotated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from zerolayer.execution.layout import FREE
+from zerolayer.execution.rotary import RotaryTable
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class KVGeometry:
+    """The shape of a model's keys and values."""
+
+    layers: int
+    kv_heads: int
+    head_dim: int
+    itemsize: int = 4  # bytes of one element on the device
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of one token's keys and values through all layers."""
+        return 2 * self.layers * self.kv_heads * self.head_dim * self.itemsize
+
+
+class Arena:
+    """Slots of the device memory that belongs to one session."""
+
+    def __init__(
+        self,
+        geometry: KVGeometry,
+        slots: int,
+        block_tokens: int,
+        rotary: RotaryTable,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        import torch
+
+        self.geometry, self.slots, self.block_tokens, self.rotary = geometry, slots, block_tokens, rotary
+        shape = (2, geometry.layers, geometry.kv_heads, slots * block_tokens, geometry.head_dim)
+        self._storage = torch.zeros(shape, dtype=dtype or torch.float32, device=device)
+        self.keys = list(self._storage[0])
+        self.values = list(self._storage[1])
+        self.occupant = np.full(slots, FREE, dtype=np.int64)  # block index, or FREE
+        self.position = np.zeros(slots, dtype=np.int64)  # rotary position of the slot's first token
+        self.in_sight = 0
+        """Slots that attention reads: the first ones. Resident blocks behind the tail are out of sight."""
+        self.rows = 0
+        """Length of the prefix that attention reads, in tokens: the slots in sight, then the open tail."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes allocated on the device, keys and values of all layers."""
+        return self._storage.numel() * self._storage.element_size()
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of one block through all layers."""
+        return self.nbytes // self.slots
+
+    @property
+    def used_slots(self) -> int:
+        """Slots that hold a block."""
+        return int((self.occupant != FREE).sum())
+
+    @property
+    def device_type(self) -> str:
+        """`cpu` or `cuda`."""
+        return str(self._storage.device.type)
+
+    def memory_ranges(self, slot: int) -> list[tuple[int, int]]:
+        """Virtual (address, bytes) of a slot: one range for each layer, head, and keys or values."""
+        rows = self.rows_of(slot)
+        pieces = self._storage[:, :, :, rows].flatten(0, 2)
+        return [(piece.data_ptr(), piece.numel() * piece.element_size()) for piece in pieces]
+
+    def slot_of(self, block: int) -> int:
+        """The slot that holds `block`, or FREE."""
+        found = np.flatnonzero(self.occupant == block)
+        return int(found[0]) if len(found) else FREE
+
+    def blocks(self) -> list[int]:
+        """Resident block indices, by slot."""
+        return [int(b) for b in self.occupant if b != FREE]
+
+    def rows_of(self, slot: int) -> slice:
+        """The rows of a slot in every layer's tensor."""
+        return slice(slot * self.block_tokens, (slot + 1) * self.block_tokens)
+
+    def load(self, slot: int, block: int, position: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Put a block into a slot; its keys are rotated once, to the slot's position.
+
+        `keys` and `values` are `[layers, kv_heads, tokens, head_dim]`, keys without rotation.
+        """
+        rows = self.rows_of(slot)
+        self._storage[1, :, :, rows].copy_(values)
+        self.rotary.rotate(keys, position, out=self._storage[0, :, :, rows])
+        self.occupant[slot], self.position[slot] = block, position
+
+    def claim(self, block: int, position: int) -> None:
+        """The tail's first whole block, computed in place at `position`, becomes the last slot in sight."""
+        self.occupant[self.in_sight], self.position[self.in_sight] = block, position
+        self.in_sight += 1
+
+    def drop_tail(self) -> None:
+        """Forget the rows behind the slots in sight."""
+        self.rows = self.in_sight * self.block_tokens
+
+    def read(self, slot: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys (rotation taken back) and values of a slot, `[layers, kv_heads, tokens, head_dim]`, copies."""
+        rows = self.rows_of(slot)
+        keys = self.rotary.unrotate(self._storage[0, :, :, rows], int(self.position[slot]))
+        return keys, self._storage[1, :, :, rows].clone()
+
+    def move(self, source: int, target: int) -> None:
+        """Copy a slot over another and free the source. Positions do not change, so nothing is rotated."""
+        self._storage[:, :, :, self.rows_of(target)] = self._storage[:, :, :, self.rows_of(source)]
+        self.occupant[target], self.position[target] = self.occupant[source], self.position[source]
+        self.occupant[source] = FREE
+
+    def free(self, first: int, count: int = 1) -> None:
+        """Mark slots free: no copy, no synchronisation."""
+        self.occupant[first : first + count] = FREE
+
+    def relocate(self, slot: int, position: int) -> None:
+        """Rotate a resident block to another position, in place."""
+        shift = position - int(self.position[slot])
+        if shift:
+            self.rotary.shift(self._storage[0, :, :, self.rows_of(slot)], shift)
+            self.position[slot] = position
+
+    def ordered_slots(self) -> list[int]:
+        """Slots in sight, in document order of their blocks."""
+        return [int(slot) for slot in np.argsort(self.occupant[: self.in_sight], kind="stable")]
+
+    def row_positions(self, tail_position: int) -> np.ndarray:
+        """Rotary position of every row that attention reads, `[rows]`; the tail's first row has `tail_position`."""
+        used = self.in_sight
+        starts = np.repeat(self.position[:used], self.block_tokens)
+        offsets = np.tile(np.arange(self.block_tokens), used)
+        tail = tail_position + np.arange(self.rows - used * self.block_tokens)
+        return np.concatenate([starts + offsets, tail])
+
+    def tokens_of(self, slots: Sequence[int]) -> np.ndarray:
+        """Row numbers of the given slots, in the order given."""
+        width = np.arange(self.block_tokens)
+        return (np.asarray(slots, dtype=np.int64)[:, None] * self.block_tokens + width).reshape(-1)

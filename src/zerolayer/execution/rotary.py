@@ -1,0 +1,62 @@
+"""Rotary positions of keys (RoPE, arXiv:2104.09864): rotate once, take back, shift.
+
+The layout is the half-split one of Llama, Qwen2 and Qwen3: `k·cos + rotate_half(k)·sin`, where a scaled variant
+(YaRN, arXiv:2309.00071) multiplies cosine and sine by its attention factor. A shift composes two rotations and
+therefore never sees that factor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+class RotaryTable:
+    """Cosines and sines of every position of the window, `[positions, head_dim / 2]`, without scaling."""
+
+    def __init__(self, cos: torch.Tensor, sin: torch.Tensor, scaling: float = 1.0) -> None:
+        self.cos, self.sin, self.scaling = cos.contiguous(), sin.contiguous(), scaling
+
+    @property
+    def positions(self) -> int:
+        """Number of positions in the window."""
+        return int(self.cos.shape[0])
+
+    def rotate(self, keys: torch.Tensor, position: int, out: torch.Tensor) -> None:
+        """Rotate `[..., tokens, head_dim]` to `position, position + 1, …` and write into `out`."""
+        import torch
+
+        tokens, half = keys.shape[-2], keys.shape[-1] // 2
+        cos = self.cos[position : position + tokens]
+        sin = self.sin[position : position + tokens]
+        if self.scaling != 1.0:
+            cos, sin = cos * self.scaling, sin * self.scaling
+        first, second = keys[..., :half], keys[..., half:]
+        torch.mul(first, cos, out=out[..., :half])
+        torch.mul(second, cos, out=out[..., half:])
+        out[..., :half].addcmul_(second, sin, value=-1)
+        out[..., half:].addcmul_(first, sin)
+
+    def unrotate(self, keys: torch.Tensor, position: int) -> torch.Tensor:
+        """The inverse of `rotate`, as a new tensor."""
+        tokens = keys.shape[-2]
+        cos = self.cos[position : position + tokens]
+        sin = self.sin[position : position + tokens]
+        result = _turn(keys, cos, -sin)
+        return result if self.scaling == 1.0 else result.div_(self.scaling)
+
+    def shift(self, keys: torch.Tensor, offset: int) -> None:
+        """Turn keys that are already rotated by `offset` positions more (or fewer), in place."""
+        cos = self.cos[abs(offset)]
+        sin = self.sin[abs(offset)] if offset >= 0 else -self.sin[abs(offset)]
+        keys.copy_(_turn(keys, cos, sin))
+
+
+def _turn(keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    half = keys.shape[-1] // 2
+    first, second = keys[..., :half], keys[..., half:]
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
