@@ -112,6 +112,14 @@ class BlockTable:
         """Blocks that still fit on the device."""
         return self.capacity - self.resident_count
 
+    def grow(self, count: int) -> None:
+        """Append `count` blocks of full length that nothing is known of (a conversation goes on)."""
+        more = BlockTable.create([self.block_tokens] * count, self.capacity, self.block_tokens)
+        for name in (
+            "tokens", "resident", "pinned", "grade", "last_touch", "last_used_turn", "use_count", "attention", "match",
+        ):  # fmt: skip
+            setattr(self, name, np.concatenate([getattr(self, name), getattr(more, name)]))
+
     def touch(self, indices: Sequence[int] | IntArray) -> None:
         """Advance the clock once for each block, in order (the last one is the most recent)."""
         idx = np.asarray(indices, dtype=np.int64)

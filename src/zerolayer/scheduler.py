@@ -24,7 +24,7 @@ from zerolayer.execution.isa import Outcome, Program
 from zerolayer.execution.tiers import TierHierarchy
 from zerolayer.learning.traces import demand_set
 from zerolayer.perception.key_bounds import KeyBounds
-from zerolayer.perception.recall import fuse
+from zerolayer.perception.recall import Signals, fuse
 
 if TYPE_CHECKING:
     import torch
@@ -33,6 +33,15 @@ if TYPE_CHECKING:
 
 REPAIR_CONTEXT_BLOCKS = 8
 """Blocks before a damaged one in whose sight it is computed again, beside the sinks."""
+
+
+RECENT_SHARE = 8
+"""One slot in this many is kept for the latest blocks of a conversation."""
+
+
+def chained_id(parent: str, token_ids: Sequence[int]) -> str:
+    """Id of a block: a hash of its parent's id and its tokens, so that equal ids mean equal streams up to here."""
+    return xxh3_128_hexdigest(f"{parent}:{','.join(map(str, token_ids))}".encode())
 
 
 def knit_id(block_id: str) -> str:
@@ -70,6 +79,7 @@ class TurnResult:
     token_ids: list[int]
     attended: Attended
     match: FloatArray  # [blocks], as it was when the answer began
+    block_mass: FloatArray  # [blocks] share of the answer's attention on the document, sinks left out
     used: list[int]
     metrics: TurnMetrics
     log: list[Outcome] = field(default_factory=list)
@@ -99,7 +109,14 @@ class Scheduler:
         self.log: list[Outcome] = []
         self.knit_blocks: set[int] = set()
         self.done = 0  # leading blocks that have been computed
+        self.document_blocks = n
         self._next_position = 0
+        self._pending: list[int] = []
+
+    def sibling(self, policy: Policy, settings: SchedulerSettings) -> Scheduler:
+        """Another scheduler over the same blocks and tiers, with an arena of its own that the engine now uses."""
+        ids = self.executor.ids[: self.document_blocks]
+        return Scheduler(self.engine, self.executor.tiers, policy, self.tokens.tolist(), list(ids), settings)
 
     # Computer: what the executor asks the engine for
 
@@ -198,13 +215,16 @@ class Scheduler:
     def turn(
         self,
         question_ids: Sequence[int],
-        words: FloatArray,
+        signals: Signals,
         on_token: Callable[[int], None] | None = None,
         max_new_tokens: int | None = None,
+        keep: bool = False,
+        forced: Sequence[int] | None = None,
     ) -> TurnResult:
-        """One question: recall, knit, answer, learn. `words` [blocks] is the lexical match, 0 to 1.
+        """One question: recall, knit, answer, learn. `signals` are of the question's text.
 
-        Raises QuestionTooLongError or BudgetError before anything moved.
+        With `keep` the question and its answer become blocks of the stream. With `forced` the answer is given
+        and only observed. Raises QuestionTooLongError or BudgetError before anything moved.
         """
         started = time.perf_counter()
         self.log = []
@@ -213,25 +233,32 @@ class Scheduler:
             policy=self.policy.name, turn=self.table.turn, question_tokens=len(question_ids)
         )
         before = (self.executor.corrupt_blocks, self.executor.recomputed_tokens)
-        plan = self._recall(question_ids, words, limit)
+        tail_ids = [*self._pending, *question_ids]  # what of the last turn filled no block is computed again
+        plan = self._recall(tail_ids, signals, limit)
         metrics.recalled_blocks, metrics.evicted_blocks = len(plan.load), len(plan.evict)
         metrics.recall_s = time.perf_counter() - started
         metrics.knit_tokens = self._knit(plan)
         metrics.knit_s = time.perf_counter() - started - metrics.recall_s
         match = self.table.match.copy()
-        token_ids, attended = self._answer(question_ids, limit, started, metrics, on_token)
+        token_ids, attended = self._answer(tail_ids, limit, started, metrics, on_token, forced)
+        if keep:
+            self._keep([*tail_ids, *token_ids])
+        self.arena.drop_tail()
         mass = np.zeros(len(self.table), dtype=np.float32)
         mass[attended.blocks] = attended.mass.mean(axis=(0, 1)).sum(axis=-1)
         mass[: self.settings.sink_blocks] = 0.0
-        used = demand_set(mass / max(float(mass.sum()), 1e-9))
+        mass /= max(float(mass.sum()), 1e-9)
+        used = demand_set(mass)
         self.table.touch(used)
         planner.end_turn(self.policy, self.table, used, mass)
         metrics.corrupt_blocks = self.executor.corrupt_blocks - before[0]
-        metrics.recomputed_tokens = self.executor.recomputed_tokens - before[1]
+        metrics.recomputed_tokens = (
+            self.executor.recomputed_tokens - before[1] + len(tail_ids) - len(question_ids)
+        )
         self._report(metrics)
-        return TurnResult(token_ids, attended, match, used, metrics, self.log)
+        return TurnResult(token_ids, attended, match, mass, used, metrics, self.log)
 
-    def _recall(self, question_ids: Sequence[int], words: FloatArray, max_new_tokens: int) -> Plan:
+    def _recall(self, question_ids: Sequence[int], signals: Signals, max_new_tokens: int) -> Plan:
         """Observe the question, decide, execute: afterwards what the answer is to see is in sight."""
         table, settings = self.table, self.settings
         reserve = -(-(len(question_ids) + max_new_tokens) // settings.block_tokens)
@@ -243,7 +270,7 @@ class Scheduler:
                 f"--device-budget (the model's window has {self.engine.window} tokens)"
             )
         queries = self.engine.question_queries(self.tokens_of(0).tolist(), question_ids)
-        table.match[:] = fuse(words, self.bounds.score(queries))
+        table.match[:] = fuse(signals.padded(len(table)), self.bounds.score(queries))
         table.match[: settings.sink_blocks] = 0.0
         plan = planner.plan_turn(self.policy, table, reserve, self._knit_budget)
         resident = table.resident.copy()
@@ -282,6 +309,7 @@ class Scheduler:
         started: float,
         metrics: TurnMetrics,
         on_token: Callable[[int], None] | None,
+        forced: Sequence[int] | None,
     ) -> tuple[list[int], Attended]:
         engine, arena = self.engine, self.arena
         engine.mass.zero_()
@@ -290,7 +318,10 @@ class Scheduler:
         assert logits is not None
         question_mass = self._mass()
         engine.mass.zero_()
-        answer: list[int] = []
+        answer: list[int] = list(forced or ())
+        if answer:
+            engine.append(answer, position + len(question_ids), observe=True)
+            max_new_tokens = 0
         for token in engine.generate(logits, position + len(question_ids), max_new_tokens):
             if not answer:
                 metrics.ttft_s = time.perf_counter() - started
@@ -301,9 +332,39 @@ class Scheduler:
         metrics.answer_tokens = len(answer)
         metrics.decode_s_per_token = (total - metrics.ttft_s) / max(1, len(answer) - 1)
         blocks = arena.occupant[: arena.in_sight].tolist()
-        attended = Attended(blocks, self._mass(), question_mass)
-        arena.drop_tail()
-        return answer, attended
+        return answer, Attended(blocks, self._mass(), question_mass)
+
+    def _keep(self, token_ids: Sequence[int]) -> None:
+        """The whole blocks of the tail become blocks of the stream; the rest waits for the next turn."""
+        table, width, arena = self.table, self.settings.block_tokens, self.arena
+        count = (arena.rows - arena.in_sight * width) // width
+        first, first_slot = len(table), arena.in_sight
+        self.tokens = np.concatenate([self.tokens, np.asarray(token_ids[: count * width], dtype=np.int64)])
+        self._pending = list(token_ids[count * width :])
+        table.grow(count)
+        self.bounds.resize(len(table))
+        for block in range(first, first + count):
+            self.executor.ids.append(chained_id(self.executor.ids[-1], self.tokens_of(block).tolist()))
+            arena.claim(block, self._next_position)
+            self._next_position += width
+        new = list(range(first, first + count))
+        self._run(
+            compiler.compile_compress(
+                range(first_slot, first_slot + count), self.executor.space, self.settings.codec
+            )
+        )
+        table.resident[new], table.pinned[new] = True, True
+        # The conversation's latest blocks stay in sight; older ones compete with the document's.
+        recent = max(1, self.settings.slots // RECENT_SHARE)
+        table.pinned[self.document_blocks : max(self.document_blocks, len(table) - recent)] = False
+        table.touch(new)
+        self.done += count
+
+    def forget_conversation(self) -> None:
+        """Drop the kept turns from the tiers: what persists is the document."""
+        for block_id in self.executor.ids[self.document_blocks :]:
+            if block_id in self.executor.tiers:
+                self.executor.tiers.delete(block_id)
 
     def _mass(self) -> FloatArray:
         """[layers, heads, blocks in sight, block_tokens] of the attention observed since it was last zeroed."""

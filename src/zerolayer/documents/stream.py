@@ -17,24 +17,29 @@ _INSTRUCTION = "Read the document and answer the question about it.\n\n"
 
 @dataclass(frozen=True, slots=True)
 class PromptFrame:
-    """The chat template around a document and a question."""
+    """The chat template around a document, a question and the questions that follow."""
 
     before: str
     after: str
+    between: str  # from the end of an answer to the next question
 
     def question(self, text: str) -> str:
         """What follows the document: the question, up to where the answer begins."""
         return f"\n\nQuestion: {text}{self.after}"
 
+    def follow_up(self, text: str) -> str:
+        """What follows an answer: the next question, up to where its answer begins."""
+        return f"{self.between}{text}{self.after}"
+
 
 def prompt_frame(tokenizer: Any) -> PromptFrame:
     """Cut the tokenizer's chat template around the document; a plain frame where it has none."""
     if not getattr(tokenizer, "chat_template", None):
-        return PromptFrame(_INSTRUCTION, "\nAnswer:")
-    messages = [{"role": "user", "content": _MARK}]
-    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    before, after = text.split(_MARK)
-    return PromptFrame(before + _INSTRUCTION, after)
+        return PromptFrame(_INSTRUCTION, "\nAnswer:", "\n\nQuestion: ")
+    turns = [{"role": role, "content": _MARK} for role in ("user", "assistant", "user")]
+    text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    before, _, between, after = text.split(_MARK)
+    return PromptFrame(before + _INSTRUCTION, after, between)
 
 
 @dataclass(frozen=True)

@@ -29,40 +29,38 @@ class SentenceEncoder:
         self._model: Any = AutoModel.from_pretrained(path).eval()
 
     def encode(self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None) -> FloatArray:
-        """Unit vectors `[texts, dimensions]`. `on_progress` hears how many are done."""
+        """Unit vectors `[texts, dimensions]`, in the order of the texts; what is beyond 256 tokens is cut.
+
+        `on_progress` hears how many are done. Texts of like length go together, so that little is padded;
+        padding is masked, so a vector does not depend on its neighbours beyond rounding.
+        """
         import torch
 
-        vectors = []
+        vectors = np.zeros((len(texts), self._model.config.hidden_size), dtype=np.float32)
+        if not texts:
+            return vectors
+        ids = self._tokenizer(list(texts), truncation=True, max_length=LONGEST_TOKENS)["input_ids"]
+        order = sorted(range(len(ids)), key=lambda text: len(ids[text]))
         with torch.inference_mode():
-            for first in range(0, len(texts), BATCH):
-                batch = self._tokenizer(
-                    list(texts[first : first + BATCH]),
-                    padding=True,
-                    truncation=True,
-                    max_length=LONGEST_TOKENS,
-                    return_tensors="pt",
-                )
-                states = self._model(**batch).last_hidden_state
-                mask = batch["attention_mask"][..., None]
-                mean = (states * mask).sum(1) / mask.sum(1)
-                vectors.append(torch.nn.functional.normalize(mean, dim=-1))
+            for first in range(0, len(order), BATCH):
+                batch = order[first : first + BATCH]
+                vectors[batch] = self._vectors([ids[text] for text in batch])
                 if on_progress is not None:
-                    on_progress(min(len(texts), first + BATCH))
-        result: FloatArray = torch.cat(vectors).numpy()
-        return result
+                    on_progress(first + len(batch))
+        return vectors
 
+    def _vectors(self, ids: list[list[int]]) -> FloatArray:
+        """Unit vectors `[texts, dimensions]` of token ids."""
+        import torch
 
-class DenseIndex:
-    """Vectors of the blocks of one text, `[blocks, dimensions]`; a block without text has a zero vector."""
-
-    def __init__(self, vectors: FloatArray) -> None:
-        self.vectors = vectors
-
-    def scores(self, question: FloatArray) -> FloatArray:
-        """[blocks] cosine with the question's vector, each block heard together with its neighbours.
-
-        A clause spans blocks, and the block after a match often holds the fact that was asked for.
-        """
-        cosine = self.vectors @ question
-        padded = np.pad(cosine, 1, mode="edge")
-        return (0.5 * cosine + 0.25 * padded[:-2] + 0.25 * padded[2:]).astype(np.float32)
+        lengths = torch.tensor([len(row) for row in ids])
+        padded = torch.nn.utils.rnn.pad_sequence(
+            [torch.tensor(row) for row in ids],
+            batch_first=True,
+            padding_value=self._tokenizer.pad_token_id,
+        )
+        mask = (torch.arange(padded.shape[1]) < lengths[:, None]).long()
+        states = self._model(input_ids=padded, attention_mask=mask).last_hidden_state
+        mean = (states * mask[..., None]).sum(1) / lengths[:, None]
+        unit: FloatArray = torch.nn.functional.normalize(mean, dim=-1).numpy()
+        return unit

@@ -22,7 +22,9 @@ class AttentionPass:
     """What one forward pass wants of attention; travels to every layer as a keyword argument."""
 
     mask: torch.Tensor | None = None
-    """Additive, `[queries, prefix]`; None for a single query that sees everything."""
+    """Additive, `[queries, prefix]`; None for a single query that sees everything, and where `causal` says it all."""
+    causal: bool = False
+    """The queries are the last rows of the prefix, and each sees all rows up to its own."""
     scratch: torch.Tensor | None = None
     """Flat buffer for weights, at least `heads * queries * prefix`; with it, weights are computed and observable."""
     observe: bool = False
@@ -74,6 +76,8 @@ def arena_attention(
         arena_pass.queries.append(query[0].clone())
     if arena_pass.scratch is not None:
         output = _weighted(module, grouped, key, value, scaling, arena_pass)
+    elif arena_pass.causal and arena_pass.mask is None:
+        output = _split(grouped, key, value, scaling)
     else:
         output = _fused(grouped, key, value, scaling, arena_pass.mask)
     return output.reshape(1, heads, queries, head_dim).transpose(1, 2), None
@@ -91,6 +95,28 @@ def _fused(
         attn_mask=mask,
         scale=scaling,
     )
+
+
+def _split(grouped: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float) -> torch.Tensor:
+    """A chunk in two calls without a mask: over what lies before it, and causally over itself.
+
+    The parts are weighed by their log-sum-exp, as in FlashDecoding. Towards the prefix all queries of a group are
+    one longer query, so that each key is read once. CPU only: the operator is that of PyTorch's CPU kernel.
+    """
+    kv_heads, group, queries, head_dim = grouped.shape
+    before = key.shape[1] - queries
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    own_key = key[:, before:].unsqueeze(1).expand(-1, group, -1, -1)
+    own_value = value[:, before:].unsqueeze(1).expand(-1, group, -1, -1)
+    output, own_lse = flash(grouped, own_key, own_value, 0.0, True, scale=scaling)
+    if before == 0:
+        return output
+    flat = grouped.reshape(kv_heads, 1, group * queries, head_dim)
+    prefix, prefix_lse = flash(
+        flat, key[:, None, :before], value[:, None, :before], 0.0, False, scale=scaling
+    )
+    share = torch.sigmoid(prefix_lse.reshape(own_lse.shape) - own_lse).to(output.dtype)
+    return torch.lerp(output, prefix.reshape(output.shape), share.unsqueeze(-1))
 
 
 def _weighted(

@@ -33,10 +33,22 @@ def pick_device(name: str) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def weights_fingerprint(model: Any) -> str:
+    """32 hex digits of a model's configuration and of a sample of its weights: whose KV a store holds."""
+    import torch
+    from xxhash import xxh3_128
+
+    digest = xxh3_128(model.config.to_json_string(use_diff=False).encode())
+    for name, weight in model.named_parameters():
+        digest.update(name.encode())
+        digest.update(weight.detach().flatten()[:256].to(torch.float32).cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
 class HFEngine:
     """A loaded model. One engine serves one arena at a time."""
 
-    def __init__(self, model: Any, tokenizer: Any, name: str = "") -> None:
+    def __init__(self, model: Any, tokenizer: Any, name: str = "", fingerprint: str = "") -> None:
         import torch
 
         from zerolayer.engines.hf.attention import ATTENTION_NAME, register
@@ -46,6 +58,7 @@ class HFEngine:
         model.set_attn_implementation(ATTENTION_NAME)
         self.model, self.tokenizer, self.name = model, tokenizer, name or model.config.name_or_path
         config = model.config
+        self.fingerprint = fingerprint or weights_fingerprint(model)
         rope = config.rope_parameters.get("rope_type", "default")
         if rope not in SUPPORTED_ROPE:
             raise ModelError(
@@ -163,8 +176,10 @@ class HFEngine:
         count, first = len(token_ids), self.arena.rows
         last = first + count
         explicit = count == 1 or (observe and count <= OBSERVED_QUERIES)
+        split = not explicit and self.device.type == "cpu"
         arena_pass = AttentionPass(
-            mask=None if count == 1 else self.causal_mask(count, last),
+            mask=None if count == 1 or split else self.causal_mask(count, last),
+            causal=split,
             scratch=self._scratch if explicit else None,
             observe=observe,
             mass=self.mass,
@@ -185,8 +200,11 @@ class HFEngine:
         from zerolayer.engines.hf.attention import AttentionPass
 
         count = len(token_ids)
-        mask = torch.full((count, count), float("-inf"), dtype=self.dtype, device=self.device).triu_(1)
-        arena_pass = AttentionPass(mask=mask, collect=True)
+        causal = self.device.type == "cpu"
+        mask = None
+        if not causal:
+            mask = torch.full((count, count), float("-inf"), dtype=self.dtype, device=self.device).triu_(1)
+        arena_pass = AttentionPass(mask=mask, causal=causal, collect=True)
         ids = torch.as_tensor(np.asarray(token_ids, dtype=np.int64), device=self.device)[None]
         with torch.inference_mode():
             self.model.model(input_ids=ids, use_cache=False, arena_pass=arena_pass)

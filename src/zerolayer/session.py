@@ -1,0 +1,274 @@
+"""One session: documents, a model, and everything between them, opened, read, asked and closed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from xxhash import xxh3_128_hexdigest
+
+from zerolayer.config import Settings, cache_dir, parse_budget, parse_size
+from zerolayer.core import Answer, FloatArray, ReadProgress
+from zerolayer.decision.registry import create_policy
+from zerolayer.documents import read_documents
+from zerolayer.documents.document import Document
+from zerolayer.documents.stream import DocumentStream, build_stream, prompt_frame
+from zerolayer.errors import BudgetError
+from zerolayer.execution.tiers import HostTier, SessionInfo, SessionStore, TierHierarchy
+from zerolayer.perception.citations import cite
+from zerolayer.perception.lexical import LexicalIndex
+from zerolayer.perception.recall import Signals
+from zerolayer.perception.retrieval_heads import retrieval_heads
+from zerolayer.scheduler import Scheduler, SchedulerSettings, TurnResult
+
+if TYPE_CHECKING:
+    from zerolayer.engines.hf.engine import HFEngine
+    from zerolayer.perception.dense import SentenceEncoder
+
+QUESTION_TOKENS = 64
+"""Room for a question of ordinary length, when the smallest budget is worked out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReport:
+    """What reading the documents took."""
+
+    tokens_total: int
+    tokens_prefilled: int
+    tokens_from_storage: int
+    seconds: float
+
+
+class Session:
+    """Questions about documents in bounded device memory. Use `open_session`; close it, or use `with`."""
+
+    def __init__(
+        self,
+        engine: HFEngine,
+        stream: DocumentStream,
+        store: SessionStore,
+        info: SessionInfo,
+        settings: Settings,
+        encoder: SentenceEncoder | None = None,
+    ) -> None:
+        self.engine, self.stream, self.settings = engine, stream, settings
+        self._store, self._info, self._encoder = store, info, encoder
+        self._frame = prompt_frame(engine.tokenizer)
+        disk = store.open(info)
+        tiers = TierHierarchy(
+            HostTier(parse_size(settings.host_budget, "host budget")),
+            disk,
+            lambda needed: store.reserve(needed, keep={info.id}),
+        )
+        self.scheduler = Scheduler(
+            engine,
+            tiers,
+            create_policy(settings.policy),
+            stream.token_ids,
+            [block.id for block in stream.blocks],
+            _scheduler_settings(settings, engine, len(stream.token_ids)),
+        )
+        self._lexical = LexicalIndex(stream.text, [(b.char_start, b.char_end) for b in stream.blocks])
+        self._heads = retrieval_heads(engine.fingerprint, engine.geometry.layers, engine.heads)
+        self._vectors: FloatArray | None = None
+        self._kept = False  # a conversation has begun
+
+    @property
+    def full_kv_bytes(self) -> int:
+        """Bytes that the whole document's KV would take on the device."""
+        return len(self.stream.token_ids) * self.engine.geometry.token_bytes
+
+    def read(self, on_progress: Callable[[ReadProgress], None] | None = None) -> ReadReport:
+        """Read what storage does not hold yet. Stops and resumes at block granularity."""
+        started = time.perf_counter()
+        width, total = self.settings.block_tokens, len(self.stream.token_ids)
+        stored = self.scheduler.restore() * width
+        self._vectors = self._encode()
+        done, prefill_started = stored, time.perf_counter()
+
+        def report() -> None:
+            if on_progress is not None:
+                seconds = time.perf_counter() - prefill_started
+                on_progress(ReadProgress(done, total, (done - stored) / max(seconds, 1e-9), stored))
+
+        report()
+        while tokens := self.scheduler.read_chunk():
+            done += tokens
+            report()
+        self._info = replace(self._info, tokens_total=total, last_used=time.time())
+        self._store.save(self._info)
+        return ReadReport(total, done - stored, stored, time.perf_counter() - started)
+
+    def ask(
+        self,
+        question: str,
+        on_text: Callable[[str], None] | None = None,
+        keep: bool = False,
+        max_new_tokens: int | None = None,
+    ) -> Answer:
+        """Answer one question. With `keep`, later questions see this turn.
+
+        `on_text` hears the answer piece by piece. Raises QuestionTooLongError.
+        """
+        return self.answer(question, on_text, keep, max_new_tokens)[0]
+
+    def answer(
+        self,
+        question: str,
+        on_text: Callable[[str], None] | None = None,
+        keep: bool = False,
+        max_new_tokens: int | None = None,
+    ) -> tuple[Answer, TurnResult]:
+        """As `ask`, with all that was observed: attention, match, instructions."""
+        pieces = TextPieces(self.engine.tokenizer, on_text)
+        result = self.scheduler.turn(
+            self.question_ids(question), self.signals(question), pieces.add, max_new_tokens, keep=keep
+        )
+        self._kept = self._kept or keep
+        citations = cite(self.stream, result.attended, result.match, self._heads)
+        return Answer(question, pieces.finish(), citations, result.metrics), result
+
+    def question_ids(self, question: str) -> list[int]:
+        """Tokens of a question in the model's chat template, up to where its answer begins."""
+        framed = self._frame.follow_up(question) if self._kept else self._frame.question(question)
+        ids: list[int] = self.engine.tokenizer(framed, add_special_tokens=False)["input_ids"]
+        return ids
+
+    def signals(self, question: str) -> Signals:
+        """What the question's words and meaning point at, [blocks] each, before any key is looked at."""
+        dense = None
+        if self._vectors is not None and self._encoder is not None:
+            dense = self._vectors @ self._encoder.encode([question])[0]
+        return Signals(self._lexical.scores(question), dense)
+
+    def _encode(self) -> FloatArray | None:
+        """Sentence vectors of the blocks, computed once per document and kept beside its blocks."""
+        if self._encoder is None:
+            return None
+        path = cache_dir() / "vectors" / f"{self._info.id}-{self._encoder.name}.npy"
+        if path.is_file():
+            vectors: FloatArray = np.load(path)
+            if len(vectors) == len(self.stream.blocks):
+                return vectors
+        texts = [self.stream.text[block.char_start : block.char_end] for block in self.stream.blocks]
+        vectors = self._encoder.encode(texts)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{time.time_ns()}.tmp")
+        with temporary.open("wb") as stream:
+            np.save(stream, vectors)
+        temporary.replace(path)
+        return vectors
+
+    def close(self) -> None:
+        """Give the stored session free for others; nothing is lost."""
+        self.scheduler.forget_conversation()
+        self._store.close(self._info.id)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class TextPieces:
+    """Turns token ids into text as they come: a piece is given out once, when it can no longer change."""
+
+    def __init__(self, tokenizer: Any, on_text: Callable[[str], None] | None) -> None:
+        self._tokenizer, self._on_text = tokenizer, on_text
+        self._ids: list[int] = []
+        self._given = 0
+
+    def add(self, token: int) -> None:
+        """Take in a token; what it settles is given out."""
+        self._ids.append(token)
+        text = self._text()
+        if not text.endswith("\ufffd"):  # half a character: the next token completes it
+            self._give(text)
+
+    def finish(self) -> str:
+        """The whole text; gives out what is left."""
+        text = self._text()
+        self._give(text)
+        return text.strip()
+
+    def _text(self) -> str:
+        return str(self._tokenizer.decode(self._ids, skip_special_tokens=True))
+
+    def _give(self, text: str) -> None:
+        if self._on_text is not None and len(text) > self._given:
+            self._on_text(text[self._given :])
+        self._given = max(self._given, len(text))
+
+
+def open_session(paths: Sequence[Path], settings: Settings) -> Session:
+    """Open documents with a model. Nothing is prefilled yet: call `read`.
+
+    Raises DocumentError, UnknownNameError, ModelError, BudgetError, StoreError.
+    """
+    documents = read_documents(paths)
+    create_policy(settings.policy)
+    from zerolayer.engines.hf.loading import load_encoder, load_engine
+
+    return session_of(documents, load_engine(settings), settings, load_encoder(settings))
+
+
+def session_of(
+    documents: Sequence[Document],
+    engine: HFEngine,
+    settings: Settings,
+    encoder: SentenceEncoder | None = None,
+) -> Session:
+    """A session of documents and a model that are loaded already."""
+    width = settings.block_tokens
+    # How KV is computed is part of every block's id: positions and neighbours shape keys and values.
+    provenance = xxh3_128_hexdigest(f"{engine.fingerprint}:{engine.dtype}:prefill-1:{width}".encode())
+    stream = build_stream(documents, engine.tokenizer, prompt_frame(engine.tokenizer), width, provenance)
+    identity = xxh3_128_hexdigest(f"{stream.blocks[-1].id}:{settings.codec}".encode())
+    info = SessionInfo(
+        identity,
+        ", ".join(document.name for document in documents),
+        engine.fingerprint,
+        settings.codec,
+        width,
+        len(stream.token_ids),
+        block_ids=tuple(block.id for block in stream.blocks),
+    )
+    store = SessionStore(cache_dir() / "sessions", parse_size(settings.disk_budget, "disk budget"))
+    return Session(engine, stream, store, info, settings, encoder)
+
+
+def _scheduler_settings(settings: Settings, engine: HFEngine, tokens: int) -> SchedulerSettings:
+    """Sizes from settings and model. Raises BudgetError when the smallest working set does not fit."""
+    width = settings.block_tokens
+    slot_bytes = width * engine.geometry.token_bytes
+    # The last question and its answer lie behind the document's blocks: a budget of 100 % includes them.
+    tail = -(-(QUESTION_TOKENS + settings.max_new_tokens) // width)
+    full = tokens * engine.geometry.token_bytes
+    budget = parse_budget(settings.device_budget, full)
+    if budget >= full:
+        budget = full + tail * slot_bytes
+    slots = min(budget // slot_bytes, engine.window // width)
+    smallest = 3 + tail
+    if slots < smallest:
+        raise BudgetError(
+            f"device budget {settings.device_budget} is {budget:,} bytes, room for {slots} blocks of {width} tokens; "
+            f"sinks, one block, a window of one block and {tail} blocks for question and answer need {smallest}; "
+            f"use at least --device-budget {-(-smallest * slot_bytes // 2**20)}MiB, or lower --max-new-tokens"
+        )
+    return SchedulerSettings(
+        slots=slots,
+        block_tokens=width,
+        chunk_tokens=settings.chunk_tokens,
+        codec=settings.codec,
+        knit_share=settings.knit_share,
+        attend_blocks=settings.attend_blocks,
+        max_new_tokens=settings.max_new_tokens,
+    )
