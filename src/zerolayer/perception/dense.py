@@ -14,7 +14,7 @@ import numpy as np
 
 from zerolayer.core import FloatArray
 
-BATCH = 64
+BATCH = 32
 LONGEST_TOKENS = 256
 
 
