@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 
 from zerolayer.core import IntArray, Plan
+from zerolayer.errors import BudgetError
 from zerolayer.execution.addresses import AddressSpace
 from zerolayer.execution.isa import CompressP2, EvictP3, Instruction, Knit, MoveP0, Program
 from zerolayer.execution.layout import FREE, arrange
@@ -36,10 +37,16 @@ def compile_moves(
     width = space.slot_bytes
     slots = occupant.copy()
     program: list[Instruction] = []
-    victims = np.flatnonzero(np.isin(slots, np.asarray(plan.evict, dtype=np.int64))) if plan.evict else []
+    victims = np.flatnonzero(np.isin(slots, np.asarray(plan.evict, dtype=np.int64)))
     for first, count in runs([int(slot) for slot in victims]):
         program.append(EvictP3(space.device(first), count * width))
         slots[first : first + count] = FREE
+    free = int((slots == FREE).sum())
+    if len(plan.load) + reserve > free:
+        raise BudgetError(
+            f"{len(plan.load)} blocks to load and {reserve} slots for the tail exceed {free} free slots; "
+            "evict more first, or raise the device budget"
+        )
     # Blocks that will be in sight take the lowest free slots, so that few of them have to move again.
     seen = set(in_sight)
     for block in sorted(plan.load, key=lambda block: block not in seen):
@@ -50,6 +57,18 @@ def compile_moves(
     for source_slot, target in arrange(slots, in_sight, reserve):
         program.append(MoveP0(space.device(source_slot), space.device(target), width))
     return Program(tuple(program))
+
+
+def compile_insert(
+    block: int, slot: int, occupant: IntArray, space: AddressSpace, on_host: Callable[[int], bool]
+) -> Program:
+    """Put one block into a free slot, from wherever it is."""
+    resident = np.flatnonzero(occupant == block)
+    if len(resident):
+        source = space.device(int(resident[0]))
+    else:
+        source = space.host(block) if on_host(block) else space.disk(block)
+    return Program((MoveP0(source, space.device(slot), space.slot_bytes),))
 
 
 def compile_compress(slots: Collection[int], space: AddressSpace, codec: str) -> Program:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from zerolayer.core import BlockTable, Tier
-from zerolayer.errors import BlockCorruptError, BlockMissingError
+from zerolayer.errors import BlockCorruptError, BlockMissingError, StoreFullError
 from zerolayer.execution.addresses import HOST_BASE, AddressSpace
 from zerolayer.execution.arena import Arena
 from zerolayer.execution.codecs import CODECS, BlockKV, codec_of, get_codec
@@ -176,7 +176,10 @@ class Executor:
         self.recomputed_tokens += self.arena.block_tokens
         keys, values = self.computer.recompute(block)
         self.arena.load(slot, block, position, keys, values)
-        self._write_behind(block, _to_numpy(keys, values), self.codec.name)
+        try:
+            self._write_behind(block, _to_numpy(keys, values), self.codec.name)
+        except StoreFullError as error:  # the block is on the device; later it is computed again
+            return f"recomputed: {why}; not stored: {error}"
         return f"recomputed: {why}"
 
     def _compress(self, instruction: CompressP2) -> Effect:
@@ -216,7 +219,7 @@ class Executor:
     def _prefetch(self, instruction: Prefetch) -> Effect:
         first = self.space.decode(instruction.src).index
         count = instruction.size // self.arena.slot_bytes
-        kept = [self.tiers.promote(self.ids[block]) for block in range(first, first + count)]
+        kept = [self._sound(self.tiers.promote, block) for block in range(first, first + count)]
         if all(kept):
             return OutcomeStatus.DONE, "", instruction.size
         return (
@@ -228,8 +231,16 @@ class Executor:
     def _spill(self, instruction: Spill) -> Effect:
         first = self.space.decode(instruction.addr).index
         count = instruction.size // self.arena.slot_bytes
-        freed = sum(self.tiers.spill(self.ids[block]) for block in range(first, first + count))
+        freed = sum(self._sound(self.tiers.spill, block) for block in range(first, first + count))
         return OutcomeStatus.DONE, "", freed
+
+    def _sound(self, act: Callable[[str], int], block: int) -> int:
+        """`act` on a block's id; a block whose copies are all damaged is computed again first."""
+        try:
+            return act(self.ids[block])
+        except (BlockCorruptError, BlockMissingError):
+            self.repair(block)
+            return act(self.ids[block])
 
     def _knit(self, instructions: list[Knit]) -> list[Outcome]:
         """One pass for all knits of a program, after its moves: they are to be in each other's sight."""

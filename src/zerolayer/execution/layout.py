@@ -35,6 +35,10 @@ def arrange(occupant: IntArray, in_sight: Sequence[int], reserve: int) -> list[t
             f"{resident} resident blocks and {reserve} slots for the tail exceed {len(slots)} slots; "
             "evict first, or raise the device budget"
         )
+    if resident == len(slots) and any(int(block) not in wanted for block in slots[:front]):
+        raise BudgetError(
+            f"all {len(slots)} slots are filled, so no block can change its place; evict one block first"
+        )
     moves: list[tuple[int, int]] = []
 
     def move(source: int, target: int) -> None:
@@ -47,7 +51,7 @@ def arrange(occupant: IntArray, in_sight: Sequence[int], reserve: int) -> list[t
             continue
         if slots[slot] != FREE:
             move(slot, _last_free(slots))
-        # What was pushed away may itself have taken no wanted place: sources are wanted blocks behind the front.
+        # What was pushed away is not wanted, so it never is one of these sources.
         move(behind.pop(0), slot)
     for slot in range(front, min(front + reserve, len(slots))):
         if slots[slot] != FREE:

@@ -22,8 +22,11 @@ class KeyBounds:
         self._high = np.zeros_like(self._low)
 
     def observe(self, block: int, keys: FloatArray) -> bytes:
-        """Take in a block's keys `[layers, kv_heads, tokens, head_dim]`; returns the bounds for `restore`."""
-        bounds = np.stack([keys.min(axis=2), keys.max(axis=2)]).astype(np.float16)
+        """Take in a block's keys `[layers, kv_heads, tokens, head_dim]`; returns the bounds for `restore`.
+
+        Bounds are fp16, rounded outwards; channels beyond its range (±65504) are bounded by it.
+        """
+        bounds = np.stack([_rounded(keys.min(axis=2), -np.inf), _rounded(keys.max(axis=2), np.inf)])
         self._set(block, bounds)
         return bounds.tobytes()
 
@@ -68,3 +71,12 @@ class KeyBounds:
             bound /= bound.sum(axis=-1, keepdims=True)
             total[known] += bound.reshape(heads, tokens, -1).max(axis=1).mean(axis=0)
         return total / layers
+
+
+def _rounded(values: FloatArray, towards: float) -> np.ndarray:
+    """`values` as fp16, rounded down or up as `towards` says: rounding must not break the bound."""
+    largest = np.finfo(np.float16).max
+    near = np.clip(values, -largest, largest).astype(np.float16)
+    inside = near > values if towards < 0 else near < values
+    inside &= np.abs(near) < largest
+    return np.where(inside, np.nextafter(near, np.float16(towards)), near)
