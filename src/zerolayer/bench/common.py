@@ -25,7 +25,9 @@ MISSED = 3
 
 model_option = click.option("--model", default="smollm2", show_default=True, help="Model name or directory.")
 seed_option = click.option("--seed", default=0, show_default=True, help="Seed of everything random.")
-threads_option = click.option("--threads", type=click.IntRange(1), help="Threads of PyTorch [default: its own].")
+threads_option = click.option(
+    "--threads", type=click.IntRange(1), help="Threads of PyTorch [default: its own]."
+)
 
 
 def commit() -> str:
@@ -126,9 +128,9 @@ def plain_forward(plain: Any, ids: IntArray, cache: Any) -> Any:
     import torch
 
     with torch.inference_mode():
-        return plain(input_ids=torch.as_tensor(ids)[None], cache=cache, use_cache=True, logits_to_keep=1).logits[
-            0, -1
-        ]
+        return plain(
+            input_ids=torch.as_tensor(ids)[None], cache=cache, use_cache=True, logits_to_keep=1
+        ).logits[0, -1]
 
 
 def new_cache(plain: Any) -> Any:
@@ -157,7 +159,11 @@ def middle(values: Sequence[float]) -> float:
 
 
 def report(
-    result: dict[str, Any], as_json: bool, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]
+    result: dict[str, Any],
+    as_json: bool,
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
 ) -> int:
     """Print a table, or with `as_json` the result as the last line; returns the exit code (`passed` decides)."""
     from zerolayer.cli.output import emit_json, note, table

@@ -38,7 +38,9 @@ def measure(pair: Pair, tokens: int, chunk: int, repetitions: int, seed: int) ->
 @model_option
 @seed_option
 @threads_option
-@click.option("--tokens", multiple=True, type=int, default=(2048, 6144), show_default=True, help="Prompt lengths.")
+@click.option(
+    "--tokens", multiple=True, type=int, default=(2048, 6144), show_default=True, help="Prompt lengths."
+)
 @click.option("--chunk-tokens", default=512, show_default=True, help="Tokens prefilled at a time.")
 @click.option("--repetitions", default=3, show_default=True, help="Runs of each, interleaved.")
 @json_option

@@ -101,14 +101,18 @@ class Arena:
         """The rows of a slot in every layer's tensor."""
         return slice(slot * self.block_tokens, (slot + 1) * self.block_tokens)
 
+    def slot_view(self, slot: int) -> torch.Tensor:
+        """Keys and values of a slot in place, `[2, layers, kv_heads, tokens, head_dim]`, keys as rotated."""
+        return self._storage[:, :, :, self.rows_of(slot)]
+
     def load(self, slot: int, block: int, position: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Put a block into a slot; its keys are rotated once, to the slot's position.
 
-        `keys` and `values` are `[layers, kv_heads, tokens, head_dim]`, keys without rotation.
+        `keys` and `values` are `[layers, kv_heads, tokens, head_dim]` on any device, keys without rotation.
         """
         rows = self.rows_of(slot)
         self._storage[1, :, :, rows].copy_(values)
-        self.rotary.rotate(keys, position, out=self._storage[0, :, :, rows])
+        self.rotary.rotate(keys.to(self._storage.device), position, out=self._storage[0, :, :, rows])
         self.occupant[slot], self.position[slot] = block, position
 
     def claim(self, block: int, position: int) -> None:
@@ -119,6 +123,14 @@ class Arena:
     def drop_tail(self) -> None:
         """Forget the rows behind the slots in sight."""
         self.rows = self.in_sight * self.block_tokens
+
+    def push_tail(self) -> None:
+        """Move the open tail one slot up, in memory and in position: a block comes in sight before it."""
+        width, first = self.block_tokens, self.in_sight * self.block_tokens
+        tail = self._storage[:, :, :, first : self.rows].clone()
+        self._storage[:, :, :, first + width : self.rows + width] = tail
+        self.rotary.shift(self._storage[0, :, :, first + width : self.rows + width], width)
+        self.rows += width
 
     def read(self, slot: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys (rotation taken back) and values of a slot, `[layers, kv_heads, tokens, head_dim]`, copies."""

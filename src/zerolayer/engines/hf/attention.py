@@ -62,7 +62,8 @@ def arena_attention(
 ) -> tuple[torch.Tensor, None]:
     """Attention of `query` `[1, heads, queries, head_dim]` over `key`, `value` `[kv_heads, prefix, head_dim]`.
 
-    A pass without an arena brings its own keys and values with a batch dimension of 1 in front. Returns `[1, queries, heads, head_dim]`, as transformers expects.
+    A pass without an arena brings its own keys and values with a batch dimension of 1 in front.
+    Returns `[1, queries, heads, head_dim]`, as transformers expects.
     """
     assert attention_mask is None, "transformers built a mask although none was asked for"
     if key.dim() == 4:
@@ -108,6 +109,7 @@ def _split(grouped: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scalin
     flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     own_key = key[:, before:].unsqueeze(1).expand(-1, group, -1, -1)
     own_value = value[:, before:].unsqueeze(1).expand(-1, group, -1, -1)
+    output: torch.Tensor
     output, own_lse = flash(grouped, own_key, own_value, 0.0, True, scale=scaling)
     if before == 0:
         return output
