@@ -70,7 +70,8 @@ class KeyBounds:
             np.exp(bound, out=bound)
             bound /= bound.sum(axis=-1, keepdims=True)
             total[known] += bound.reshape(heads, tokens, -1).max(axis=1).mean(axis=0)
-        return total / layers
+        total /= layers
+        return total
 
 
 def _rounded(values: FloatArray, towards: float) -> np.ndarray:
@@ -79,4 +80,5 @@ def _rounded(values: FloatArray, towards: float) -> np.ndarray:
     near = np.clip(values, -largest, largest).astype(np.float16)
     inside = near > values if towards < 0 else near < values
     inside &= np.abs(near) < largest
-    return np.where(inside, np.nextafter(near, np.float16(towards)), near)
+    result: np.ndarray = np.where(inside, np.nextafter(near, np.float16(towards)), near)
+    return result
