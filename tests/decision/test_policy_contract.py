@@ -67,6 +67,26 @@ def test_recall_names_at_most_limit_absent_blocks(name, table, limit):
 
 @every_policy
 @fast
+@given(table=tables(), limit=st.integers(0, 20))
+def test_attend_names_at_most_limit_distinct_resident_unpinned_blocks(name, table, limit):
+    before = copy.deepcopy(table)
+    attended = create_policy(name).attend(table, limit)
+    assert len(set(attended)) == len(attended) <= limit
+    assert all(table.resident[block] and not table.pinned[block] for block in attended)
+    assert np.array_equal(table.resident, before.resident) and table.now == before.now
+
+
+@every_policy
+@fast
+@given(table=tables(), limit=st.integers(0, 20))
+def test_warm_names_at_most_limit_distinct_absent_blocks(name, table, limit):
+    warmed = create_policy(name).warm(table, limit)
+    assert len(set(warmed)) == len(warmed) <= limit
+    assert not any(table.resident[block] for block in warmed)
+
+
+@every_policy
+@fast
 @given(table=tables(), reserve=st.integers(0, 6), knit_tokens=st.integers(0, 1000))
 def test_turn_plan_leaves_the_reserve_free_and_fits_the_knit_budget(name, table, reserve, knit_tokens):
     room = table.free + int(evictable(table).sum()) - reserve

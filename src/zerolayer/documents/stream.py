@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from zerolayer.core import Block
 from zerolayer.documents.document import Document
 
 _MARK = "\u0001DOCUMENT\u0001"
+_JOINT = "\n\n"
 _INSTRUCTION = "Read the document and answer the question about it.\n\n"
 
 
@@ -59,9 +61,17 @@ class DocumentStream:
     document_tokens: int
 
     def locate(self, char: int) -> tuple[Document, int]:
-        """The document that holds a character of the joined text, and the character's offset in it."""
-        index = max(i for i, start in enumerate(self.char_starts) if start <= max(char, 0))
-        return self.documents[index], char - self.char_starts[index]
+        """The document that holds a character of the joined text, and the character's offset in it.
+
+        A document's title belongs to its first character, what joins it to the next one to its end.
+        """
+        ends = [
+            start + len(document.text) + len(_JOINT)
+            for start, document in zip(self.char_starts, self.documents, strict=True)
+        ]
+        index = min(bisect_right(ends, char), len(ends) - 1)
+        document = self.documents[index]
+        return document, min(max(0, char - self.char_starts[index]), len(document.text))
 
 
 def build_stream(
@@ -95,7 +105,7 @@ def _join(documents: Sequence[Document]) -> tuple[str, tuple[int, ...]]:
     for document in documents:
         title = f"# {document.name}\n\n" if len(documents) > 1 else ""
         starts.append(length + len(title))
-        pieces.append(title + document.text + "\n\n")
+        pieces.append(title + document.text + _JOINT)
         length += len(pieces[-1])
     if len(documents) == 1:
         return documents[0].text, (0,)

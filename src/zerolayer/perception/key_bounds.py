@@ -77,8 +77,7 @@ class KeyBounds:
 def _rounded(values: FloatArray, towards: float) -> np.ndarray:
     """`values` as fp16, rounded down or up as `towards` says: rounding must not break the bound."""
     largest = np.finfo(np.float16).max
-    near = np.clip(values, -largest, largest).astype(np.float16)
-    inside = near > values if towards < 0 else near < values
-    inside &= np.abs(near) < largest
-    result: np.ndarray = np.where(inside, np.nextafter(near, np.float16(towards)), near)
-    return result
+    near: np.ndarray = np.clip(values, -largest, largest).astype(np.float16)
+    inside = (near > values if towards < 0 else near < values) & (np.abs(near) < largest)
+    near[inside] = np.nextafter(near[inside], np.float16(towards))
+    return near
