@@ -143,5 +143,6 @@ def _weighted(
     torch.softmax(weights, dim=-1, out=weights)
     if arena_pass.observe and arena_pass.mass is not None:
         seen = weights.view(kv_heads * group, queries, prefix)
-        arena_pass.mass[module.layer_idx, :, :prefix] += seen[:, 0] if queries == 1 else seen.sum(1)
+        layer: Any = module.layer_idx
+        arena_pass.mass[layer, :, :prefix] += seen[:, 0] if queries == 1 else seen.sum(1)
     return torch.bmm(weights, value)
