@@ -24,7 +24,8 @@ from zerolayer.perception.citations import cite
 from zerolayer.perception.lexical import LexicalIndex
 from zerolayer.perception.recall import Signals
 from zerolayer.perception.retrieval_heads import retrieval_heads
-from zerolayer.scheduler import Scheduler, SchedulerSettings, TurnResult
+from zerolayer.scheduler import Scheduler, TurnResult
+from zerolayer.working_set import SchedulerSettings
 
 if TYPE_CHECKING:
     from zerolayer.engines.hf.engine import HFEngine
@@ -166,7 +167,7 @@ class Session:
 
     def close(self) -> None:
         """Give the stored session free for others; nothing is lost."""
-        self.scheduler.forget_conversation()
+        self.scheduler.working_set.forget_conversation()
         self._store.close(self._info.id)
 
     def __enter__(self) -> Self:

@@ -112,7 +112,7 @@ class TestErrors:
             (["ask", "contract.txt", "-q", "x", "--colour", "red"], "No such option '--colour'"),
             (["demo", "--device-budget", "all"], "device budget 'all' is not a size"),
             (["bench", "everything"], "No such command 'everything'"),
-            (["model", "path", "gpt9"], "unknown model 'gpt9'; known: qwen2.5-coder-0.5b, smollm2"),
+            (["model", "path", "gpt9"], "unknown model 'gpt9'; known: minilm, qwen2.5-coder-0.5b, smollm2"),
             (["model", "add", "absent"], "unknown model 'absent'"),
         ],
     )
@@ -324,5 +324,5 @@ class TestDoctorAndModel:
     def test_model_list(self, run):
         listed = run("model", "list").stdout
         assert "smollm2" in listed and "qwen2.5-coder-0.5b" in listed
-        (first, _) = json.loads(run("model", "list", "--json").stdout)["models"]
+        first, *_ = json.loads(run("model", "list", "--json").stdout)["models"]
         assert (first["name"], first["present"], first["size"]) == ("smollm2", False, 0)

@@ -94,11 +94,8 @@ def schedule_turns(
     now = set(resident) - pins
     steps = []
     for turn, blocks in enumerate(needed):
-        if len(blocks) <= room:
-            step = _hold(now, blocks, room, uses, turn)
-        else:
-            step = _stream(now, blocks, room, uses, turn)
-        steps.append(step)
+        serve = _hold if len(blocks) <= room else _stream
+        steps.append(serve(now, blocks, room, uses, turn))
     return steps
 
 

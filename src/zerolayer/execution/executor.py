@@ -263,4 +263,4 @@ class _Held:
         self._ids, self._holds = ids, holds
 
     def __contains__(self, block: object) -> bool:
-        return isinstance(block, (int, np.integer)) and self._holds(self._ids[block])
+        return isinstance(block, (int, np.integer)) and self._holds(self._ids[int(block)])

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from zerolayer.core import Citation, FloatArray
+from zerolayer.core import BoolArray, Citation, FloatArray
 from zerolayer.documents.stream import DocumentStream
 
 MOST_CITATIONS = 3
@@ -39,7 +39,7 @@ def cite(
 
     `match` [blocks] is what recall expected of each block; `heads` [layers, heads] weighs retrieval heads.
     """
-    rows = token_weights(attended, heads)
+    rows = token_weights(attended, _document_rows(stream, attended), heads)
     blocks = np.asarray(attended.blocks, dtype=np.int64)
     evidence = block_evidence(rows, match[blocks])
     by_page: dict[tuple[str, int], list[_Place]] = {}
@@ -57,13 +57,12 @@ def cite(
     return [_citation(stream, places[0], places[0].weight / total) for places in kept]
 
 
-def token_weights(attended: AttendedBlocks, heads: FloatArray | None = None) -> FloatArray:
-    """[blocks, block_tokens] attention of question and answer on each token in sight; every head sums to 1.
+def token_weights(attended: AttendedBlocks, rows: BoolArray, heads: FloatArray | None = None) -> FloatArray:
+    """[blocks, block_tokens] attention of question and answer on the document tokens `rows`; every head sums to 1.
 
     Heads are weighed, not added: one that spreads its attention evenly says little, and most do.
     """
-    mass = attended.mass + attended.question_mass
-    mass[:, :, np.asarray(attended.blocks) == 0] = 0.0  # sinks: attention that means nothing
+    mass = (attended.mass + attended.question_mass) * rows
     share = mass / np.maximum(mass.sum(axis=(2, 3), keepdims=True), 1e-9)
     if heads is None:
         result: FloatArray = share.mean(axis=(0, 1))
@@ -72,13 +71,24 @@ def token_weights(attended: AttendedBlocks, heads: FloatArray | None = None) -> 
     return weighted
 
 
+def _document_rows(stream: DocumentStream, attended: AttendedBlocks) -> BoolArray:
+    """[blocks, block_tokens] tokens of a document: attention on the prompt's frame (the sinks) means nothing."""
+    width = attended.mass.shape[3]
+    rows = np.zeros((len(attended.blocks), width), dtype=np.bool_)
+    for i, block in enumerate(attended.blocks):
+        spans = stream.spans[block * width : (block + 1) * width]
+        rows[i, : len(spans)] = [end > start for start, end in spans]
+    return rows
+
+
 def block_evidence(rows: FloatArray, match: FloatArray) -> FloatArray:
     """[blocks] weight of each block in sight: attention, times how well the block matches the question.
 
     Attention alone favours the newest and the first blocks whatever was asked; the match is the prior.
     """
     attention = rows.sum(axis=1)
-    return (attention * (0.05 + match)).astype(np.float32)
+    evidence: FloatArray = (attention * (0.05 + match)).astype(np.float32)
+    return evidence
 
 
 def _quote(stream: DocumentStream, block: int, weights: FloatArray) -> tuple[int, int]:

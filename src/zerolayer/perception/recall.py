@@ -64,7 +64,8 @@ def _standard(score: FloatArray) -> FloatArray:
     spread = float(score.std()) if len(score) else 0.0
     if spread <= 1e-9:
         return np.zeros_like(score, dtype=np.float32)
-    return ((score - score.mean()) / spread).astype(np.float32)
+    standard: FloatArray = ((score - score.mean()) / spread).astype(np.float32)
+    return standard
 
 
 def _spread(score: FloatArray, weights: RecallWeights) -> FloatArray:

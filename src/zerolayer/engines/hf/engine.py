@@ -5,6 +5,7 @@ The engine computes and observes. It does not decide which blocks are resident, 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,6 @@ class HFEngine:
     """A loaded model. One engine serves one arena at a time."""
 
     def __init__(self, model: Any, tokenizer: Any, name: str = "", fingerprint: str = "") -> None:
-        import torch
 
         from zerolayer.engines.hf.attention import ATTENTION_NAME, register
 
@@ -64,6 +64,12 @@ class HFEngine:
             raise ModelError(
                 f"model {self.name!r} uses rotary positions of type {rope!r}; supported: {', '.join(SUPPORTED_ROPE)}"
             )
+        kinds = sorted(set(getattr(config, "layer_types", None) or ()) - {"full_attention"})
+        if kinds:
+            raise ModelError(
+                f"model {self.name!r} has layers of the type {', '.join(kinds)}; supported: full_attention. "
+                "Set use_sliding_window to false in its config.json if it was trained for that, or choose another model"
+            )
         self.heads = int(config.num_attention_heads)
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.dtype: torch.dtype = model.dtype
@@ -73,7 +79,10 @@ class HFEngine:
             int(config.num_hidden_layers), int(config.num_key_value_heads), int(head_dim), self.dtype.itemsize
         )
         self.rotary = self._rotary_table()
-        self._cache_argument = "cache"
+        known = inspect.signature(type(model.model).forward).parameters
+        self._cache_argument = (
+            "cache" if "cache" in known else "past_key_values"
+        )  # renamed in transformers 5.24
 
     @classmethod
     def load(cls, path: Path, device: str = "auto", name: str = "") -> HFEngine:
@@ -215,15 +224,17 @@ class HFEngine:
 
         `head` are the first tokens of the stream (the sinks), which keep the question's attention in shape.
         """
+        first = len(head)
+        queries = self.isolated([*head, *question]).queries
+        return self.unrotated([layer[:, first:] for layer in queries], first)
+
+    def unrotated(self, queries: Sequence[torch.Tensor], position: int) -> np.ndarray:
+        """Collected queries of each layer, rotated from `position` on, without rotation and scaled."""
         import torch
 
-        arena_pass = self.isolated([*head, *question])
         scale = self.geometry.head_dim**-0.5
         with torch.inference_mode():
-            layers = [
-                self.rotary.unrotate(queries[:, len(head) :], len(head)) * scale
-                for queries in arena_pass.queries
-            ]
+            layers = [self.rotary.unrotate(layer, position) * scale for layer in queries]
             return torch.stack(layers).cpu().numpy()
 
     def compute_block(

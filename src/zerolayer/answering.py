@@ -1,0 +1,108 @@
+"""One answer in the making: the question's pass, then token by token, attention observed, faults served."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from zerolayer.core import FloatArray, TurnMetrics
+
+if TYPE_CHECKING:
+    import torch
+
+    from zerolayer.scheduler import Scheduler
+
+FAULT_TOKENS = 16
+"""Answer tokens between two looks at whether the answer wants a block that is out of sight."""
+
+FAULT_ROOM = 1
+"""Blocks that may be brought in sight while an answer runs; their slots are reserved with the tail's."""
+
+
+@dataclass(slots=True)
+class Attended:
+    """What an answer attended to, for citations and for the demand record."""
+
+    blocks: list[int]  # in sight, by slot
+    mass: FloatArray  # [layers, heads, blocks, block_tokens]: weights of the answer's tokens, summed
+    question_mass: FloatArray  # the same of the question's tokens
+
+
+class Answering:
+    """One answer in the making."""
+
+    def __init__(
+        self, scheduler: Scheduler, question_ids: Sequence[int], started: float, metrics: TurnMetrics
+    ) -> None:
+        self._scheduler, self._started, self._metrics = scheduler, started, metrics
+        self._question_ids = question_ids
+        self.token_ids: list[int] = []
+        self._faults = 0
+
+    def run(
+        self, on_token: Callable[[int], None] | None, max_new_tokens: int, forced: Sequence[int] | None
+    ) -> None:
+        """Compute the question, then the answer token by token (greedy), observing attention."""
+        engine, metrics = self._scheduler.engine, self._metrics
+        engine.mass.zero_()
+        position = self._scheduler.working_set.next_position
+        logits, _ = engine.append(self._question_ids, position, observe=True, logits=True)
+        assert logits is not None
+        question_mass = self._mass()
+        engine.mass.zero_()
+        position += len(self._question_ids)
+        if forced is None:
+            self._generate(logits, position, max_new_tokens, on_token)
+        elif forced:
+            self.token_ids = list(forced)
+            engine.append(self.token_ids, position, observe=True)
+        mass = self._mass()
+        if question_mass.shape != mass.shape:  # a block came in sight during the answer
+            grown = np.zeros_like(mass)
+            grown[:, :, : question_mass.shape[2]] = question_mass
+            question_mass = grown
+        arena = self._scheduler.arena
+        self.attended = Attended(arena.occupant[: arena.in_sight].tolist(), mass, question_mass)
+        total = time.perf_counter() - self._started
+        metrics.answer_tokens = len(self.token_ids)
+        metrics.decode_s_per_token = (total - metrics.ttft_s) / max(1, len(self.token_ids) - 1)
+
+    def _generate(
+        self, logits: torch.Tensor, position: int, limit: int, on_token: Callable[[int], None] | None
+    ) -> None:
+        engine, stop = self._scheduler.engine, self._scheduler.engine.stop_ids()
+        for step in range(1, limit + 1):
+            token = int(logits.argmax())
+            if step == 1:
+                self._metrics.ttft_s = time.perf_counter() - self._started
+            if token in stop:
+                return
+            self.token_ids.append(token)
+            if on_token is not None:
+                on_token(token)
+            if step == limit:
+                return
+            look = step % FAULT_TOKENS == 0 and self._faults < FAULT_ROOM
+            following, queries = engine.append([token], position, observe=True, collect=look, logits=True)
+            assert following is not None
+            logits, position = following, position + 1
+            if look:
+                position += self._serve_fault(queries, position - 1)
+
+    def _serve_fault(self, queries: list[torch.Tensor], position: int) -> int:
+        moved = self._scheduler.serve_fault(queries, position)
+        self._faults += moved > 0
+        self._metrics.fault_blocks += moved > 0
+        return moved
+
+    def _mass(self) -> FloatArray:
+        """[layers, heads, blocks in sight, block_tokens] of the attention observed since it was last zeroed."""
+        arena, mass = self._scheduler.arena, self._scheduler.engine.mass
+        rows = arena.in_sight * arena.block_tokens
+        seen = mass[:, :, :rows].reshape(*mass.shape[:2], arena.in_sight, arena.block_tokens)
+        result: FloatArray = seen.cpu().numpy().copy()
+        return result
