@@ -102,7 +102,7 @@ class Settings(BaseSettings):
     chunk_tokens: int = Field(512, ge=8, le=8192, description="tokens prefilled at a time")
     max_new_tokens: int = Field(96, ge=1, le=4096, description="longest answer, in tokens")
     attend_blocks: int = Field(
-        32, ge=1, le=1024, description="most blocks that an answer sees beside the sinks"
+        24, ge=1, le=1024, description="most blocks that an answer sees beside the sinks"
     )
     encoder: Literal["auto", "none"] = Field(
         "auto", description="sentence vectors for recall where they can be had"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from xxhash import xxh3_128_hexdigest
 
+from zerolayer.answering import FAULT_ROOM
 from zerolayer.config import Settings, cache_dir, parse_budget, parse_size
 from zerolayer.core import Answer, FloatArray, ReadProgress
 from zerolayer.decision.registry import create_policy
@@ -21,6 +22,7 @@ from zerolayer.documents.stream import DocumentStream, build_stream, prompt_fram
 from zerolayer.errors import BudgetError
 from zerolayer.execution.tiers import HostTier, SessionInfo, SessionStore, TierHierarchy
 from zerolayer.perception.citations import cite
+from zerolayer.perception.dense import encode_blocks
 from zerolayer.perception.lexical import LexicalIndex
 from zerolayer.perception.recall import Signals
 from zerolayer.perception.retrieval_heads import retrieval_heads
@@ -151,13 +153,13 @@ class Session:
         """Sentence vectors of the blocks, computed once per document and kept beside its blocks."""
         if self._encoder is None:
             return None
-        path = cache_dir() / "vectors" / f"{self._info.id}-{self._encoder.name}.npy"
+        path = cache_dir() / "vectors" / f"{self._info.id}-{self._encoder.name}-2.npy"
         if path.is_file():
             vectors: FloatArray = np.load(path)
             if len(vectors) == len(self.stream.blocks):
                 return vectors
-        texts = [self.stream.text[block.char_start : block.char_end] for block in self.stream.blocks]
-        vectors = self._encoder.encode(texts)
+        spans = [(block.char_start, block.char_end) for block in self.stream.blocks]
+        vectors = encode_blocks(self._encoder, self.stream.text, spans)
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(f".{time.time_ns()}.tmp")
         with temporary.open("wb") as stream:
@@ -251,7 +253,7 @@ def _scheduler_settings(settings: Settings, engine: HFEngine, tokens: int) -> Sc
     width = settings.block_tokens
     slot_bytes = width * engine.geometry.token_bytes
     # The last question and its answer lie behind the document's blocks: a budget of 100 % includes them.
-    tail = -(-(QUESTION_TOKENS + settings.max_new_tokens) // width)
+    tail = -(-(QUESTION_TOKENS + settings.max_new_tokens) // width) + FAULT_ROOM
     full = tokens * engine.geometry.token_bytes
     budget = parse_budget(settings.device_budget, full)
     if budget >= full:

@@ -27,7 +27,7 @@ _SETTINGS: dict[str, tuple[Any, str]] = {
         "Sentence vectors for recall, where they can be had [default: auto]",
     ),
     "block_tokens": (int, "Tokens in a block [default: 64]"),
-    "attend_blocks": (int, "Most blocks that an answer sees beside the sinks [default: 32]"),
+    "attend_blocks": (int, "Most blocks that an answer sees beside the sinks [default: 24]"),
     "max_new_tokens": (int, "Longest answer, in tokens [default: 96]"),
 }
 

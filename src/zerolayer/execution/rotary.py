@@ -42,7 +42,7 @@ class RotaryTable:
             cos, sin = cos * self.scaling, sin * self.scaling
         # A part at a time on the CPU, so that the second and third pass find it in the core's cache.
         part = keys.shape[0] if keys.is_cuda else _layers_in_cache(keys, torch.get_num_threads())
-        for source, target in zip(keys.split(part), out.split(part), strict=True):
+        for source, target in zip(torch.split(keys, part), torch.split(out, part), strict=True):
             torch.mul(source, cos, out=target)
             target[..., :half].addcmul_(source[..., half:], sin, value=-1)
             target[..., half:].addcmul_(source[..., :half], sin)

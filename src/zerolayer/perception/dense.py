@@ -16,6 +16,8 @@ from zerolayer.core import FloatArray
 
 BATCH = 32
 LONGEST_TOKENS = 256
+AROUND = 250
+"""Characters on each side that belong to a block's surroundings: about one neighbour."""
 
 
 class SentenceEncoder:
@@ -64,3 +66,15 @@ class SentenceEncoder:
         mean = (states * mask[..., None]).sum(1) / lengths[:, None]
         unit: FloatArray = torch.nn.functional.normalize(mean, dim=-1).numpy()
         return unit
+
+
+def encode_blocks(encoder: SentenceEncoder, text: str, spans: Sequence[tuple[int, int]]) -> FloatArray:
+    """[blocks, dimensions] of each block: the mean of its vector alone and of its vector with its surroundings.
+
+    A clause spans blocks: alone, the block with the answer may lack the words that say what it is about.
+    """
+    alone = encoder.encode([text[start:end] for start, end in spans])
+    wide = encoder.encode([text[max(0, start - AROUND) : end + AROUND] for start, end in spans])
+    mean: FloatArray = ((alone + wide) / 2).astype(np.float32)
+    mean[[start >= end for start, end in spans]] = 0.0
+    return mean
