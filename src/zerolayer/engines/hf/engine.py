@@ -46,6 +46,12 @@ def weights_fingerprint(model: Any) -> str:
     return digest.hexdigest()
 
 
+def geometry_of(config: Any, itemsize: int = 4) -> KVGeometry:
+    """The shape of keys and values from a model's configuration; `itemsize` is the bytes of one element."""
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return KVGeometry(int(config.num_hidden_layers), int(config.num_key_value_heads), int(head_dim), itemsize)
+
+
 class HFEngine:
     """A loaded model. One engine serves one arena at a time."""
 
@@ -71,13 +77,10 @@ class HFEngine:
                 "Set use_sliding_window to false in its config.json if it was trained for that, or choose another model"
             )
         self.heads = int(config.num_attention_heads)
-        head_dim = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.dtype: torch.dtype = model.dtype
         self.device: torch.device = model.device
         self.window = int(config.max_position_embeddings)
-        self.geometry = KVGeometry(
-            int(config.num_hidden_layers), int(config.num_key_value_heads), int(head_dim), self.dtype.itemsize
-        )
+        self.geometry = geometry_of(config, self.dtype.itemsize)
         self.rotary = self._rotary_table()
         known = inspect.signature(type(model.model).forward).parameters
         self._cache_argument = (
