@@ -269,6 +269,14 @@ class WorkingSet:
             if block_id in self.executor.tiers:
                 self.executor.tiers.delete(block_id)
 
+    def forget_knits(self) -> None:
+        """Drop knit blocks from the tiers and go back to the blocks as they were prefilled."""
+        for block in self._knit_blocks:
+            if self.executor.ids[block] in self.executor.tiers:
+                self.executor.tiers.delete(self.executor.ids[block])
+            self.executor.ids[block] = self.document_ids[block]
+        self._knit_blocks.clear()
+
     def lost_tokens(self) -> int:
         """Tokens computed once that no tier can give back and that are not at hand to be computed again: 0."""
         width, tiers = self.settings.block_tokens, self.executor.tiers
