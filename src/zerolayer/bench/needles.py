@@ -128,7 +128,7 @@ def command(
     budget = budget_tokens * engine.geometry.token_bytes
     settings = settings.model_copy(update={"device_budget": str(budget)})
     modes = {"stored": 0.0, **{_name(share, shares): share for share in shares}, "fresh": 1.0}
-    total = {
+    total: dict[str, dict[str, Any]] = {
         name: {"right": 0, "knit_tokens": 0, "seen_tokens": 0, "answers": []}
         for name in (*modes, "knit_kept")
     }
@@ -139,12 +139,12 @@ def command(
         with session_of([as_document(text, f"needles {seed + number}")], engine, settings) as session:
             with progress(f"reading document {number + 1} of {documents}") as update:
                 session.read(lambda state: update(state.tokens_done, state.tokens_total))
-            for name in total:
+            for name, sums in total.items():
                 share = modes.get(name, shares[0])
                 counts = ask(session, needles, share, kept=name == "knit_kept")
                 note(f"document {number + 1}, {name}: {counts['right']} of {len(needles)}")
                 for key, value in counts.items():
-                    total[name][key] += value
+                    sums[key] += value
     rows = {
         name: {**c, "recomputed_share": c["knit_tokens"] / max(1, c["seen_tokens"])}
         for name, c in total.items()

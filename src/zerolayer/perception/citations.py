@@ -16,6 +16,9 @@ LEAST_SHARE = 0.05
 
 QUOTE_CHARACTERS = 240
 
+ANSWER_SHARE = 0.2
+"""Weight of the answer's own tokens against those of the question's pass."""
+
 
 class AttendedBlocks(Protocol):
     """What was in sight of an answer, and how much it was attended to."""
@@ -25,11 +28,14 @@ class AttendedBlocks(Protocol):
     question_mass: FloatArray  # the same, of the question's tokens
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    start: int
-    end: int
-    weight: float
+@dataclass(slots=True)
+class _Page:
+    """Evidence for one page, and where on it the strongest block's best sentence stands."""
+
+    weight: float = 0.0
+    strongest: float = -1.0
+    start: int = 0
+    end: int = 0
 
 
 def cite(
@@ -42,28 +48,37 @@ def cite(
     rows = token_weights(attended, _document_rows(stream, attended), heads)
     blocks = np.asarray(attended.blocks, dtype=np.int64)
     evidence = block_evidence(rows, match[blocks])
-    by_page: dict[tuple[str, int], list[_Place]] = {}
-    for i in np.argsort(-evidence, kind="stable"):
-        if blocks[i] >= len(stream.blocks) or stream.blocks[blocks[i]].char_end == 0:
+    pages: dict[tuple[str, int], _Page] = {}
+    for i, block in enumerate(blocks):
+        if block >= len(stream.blocks) or stream.blocks[block].char_end == 0:
             continue  # a turn of the conversation, or nothing but the prompt's frame
-        start, end = _quote(stream, int(blocks[i]), rows[i])
-        document, offset = stream.locate(start)
-        by_page.setdefault((document.name, document.page_at(offset)), []).append(
-            _Place(start, end, float(evidence[i]))
-        )
-    ranked = sorted(by_page.values(), key=lambda places: -places[0].weight)[:MOST_CITATIONS]
-    kept = [places for places in ranked if places[0].weight >= LEAST_SHARE * ranked[0][0].weight]
-    total = sum(places[0].weight for places in kept) or 1.0
-    return [_citation(stream, places[0], places[0].weight / total) for places in kept]
+        for number, (key, start, end, page_start) in enumerate(parts := _pages_of(stream, int(block))):
+            page = pages.setdefault(key, _Page())
+            page.weight += float(evidence[i]) / len(parts)
+            if evidence[i] > page.strongest or (evidence[i] == page.strongest and number == 0):
+                page.strongest = float(evidence[i])
+                page.start, page.end = _quote(stream, int(block), rows[i], (start, end), page_start)
+    ranked = sorted(pages.values(), key=lambda page: -page.weight)[:MOST_CITATIONS]
+    kept = [page for page in ranked if page.weight >= LEAST_SHARE * ranked[0].weight]
+    total = sum(page.weight for page in kept) or 1.0
+    return [_citation(stream, page, page.weight / total) for page in kept]
 
 
 def token_weights(attended: AttendedBlocks, rows: BoolArray, heads: FloatArray | None = None) -> FloatArray:
-    """[blocks, block_tokens] attention of question and answer on the document tokens `rows`; every head sums to 1.
+    """[blocks, block_tokens] attention of the turn on the document tokens `rows`; every head sums to 1.
 
-    Heads are weighed, not added: one that spreads its attention evenly says little, and most do.
+    Heads are weighed, not added: one that spreads its attention evenly says little, and most do. The pass over the
+    question, whose last token begins the answer, counts more than the tokens after it: a small model's later tokens
+    attend to its own words.
     """
-    mass = (attended.mass + attended.question_mass) * rows
-    share = mass / np.maximum(mass.sum(axis=(2, 3), keepdims=True), 1e-9)
+    question = _by_head(attended.question_mass, rows, heads)
+    answer = _by_head(attended.mass, rows, heads)
+    return (1 - ANSWER_SHARE) * question + ANSWER_SHARE * answer
+
+
+def _by_head(mass: FloatArray, rows: BoolArray, heads: FloatArray | None) -> FloatArray:
+    seen = mass * rows
+    share = seen / np.maximum(seen.sum(axis=(2, 3), keepdims=True), 1e-9)
     if heads is None:
         result: FloatArray = share.mean(axis=(0, 1))
         return result
@@ -92,36 +107,48 @@ def block_evidence(rows: FloatArray, match: FloatArray) -> FloatArray:
     return evidence
 
 
-def _quote(stream: DocumentStream, block: int, weights: FloatArray) -> tuple[int, int]:
-    """Characters of the sentence in the block that was attended to most, per character."""
+def _pages_of(stream: DocumentStream, block: int) -> list[tuple[tuple[str, int], int, int, int]]:
+    """(document, page), start, end and the page's start, of each part of a block that lies on one page."""
     whole = stream.blocks[block]
-    first = whole.token_start
-    document, offset = stream.locate(whole.char_start)
-    base = whole.char_start - offset
-    sentences = document.sentences(offset, min(whole.char_end - base, len(document.text)))
-    best, best_density = (whole.char_start, whole.char_end), -1.0
-    for start, end in sentences:
-        inside = [
-            float(weights[i])
-            for i in range(whole.token_count)
-            if start <= stream.spans[first + i][0] - base < end and stream.spans[first + i][1] > 0
-        ]
+    parts, start = [], whole.char_start
+    while start < whole.char_end:
+        document, offset = stream.locate(start)
+        page = next((p for p in document.pages if p.number == document.page_at(offset)), document.pages[-1])
+        end = min(whole.char_end, max(start + 1, start - offset + page.char_end))
+        parts.append(((document.name, page.number), start, end, start - offset + page.char_start))
+        start = end
+    return parts
+
+
+def _quote(
+    stream: DocumentStream, block: int, weights: FloatArray, part: tuple[int, int], page_start: int
+) -> tuple[int, int]:
+    """Characters of the sentence of a block's part that was attended to most, per token; never off its page."""
+    first, last = part
+    whole = stream.blocks[block]
+    document, offset = stream.locate(first)
+    base = first - offset
+    best, best_density = (first, last), -1.0
+    spans = stream.spans[whole.token_start : whole.token_start + whole.token_count]
+    for start, end in document.sentences(offset, min(last - base, len(document.text))):
+        start, end = max(base + start, page_start), base + end
+        inside = [float(w) for w, (a, b) in zip(weights, spans, strict=False) if b > a and start <= a < end]
         density = sum(inside) / (len(inside) + 8)  # so that a heading of two words does not win
         if inside and density > best_density:
-            best, best_density = (base + start, base + end), density
+            best, best_density = (start, end), density
     return best
 
 
-def _citation(stream: DocumentStream, place: _Place, weight: float) -> Citation:
-    document, offset = stream.locate(place.start)
-    length = min(place.end - place.start, QUOTE_CHARACTERS)
-    quote = " ".join(stream.text[place.start : place.start + length].split())
+def _citation(stream: DocumentStream, page: _Page, weight: float) -> Citation:
+    document, offset = stream.locate(page.start)
+    length = min(page.end - page.start, QUOTE_CHARACTERS)
+    quote = " ".join(stream.text[page.start : page.start + length].split())
     return Citation(
         document.name,
         document.page_at(offset),
         document.clause_at(offset),
-        quote + (" …" if length < place.end - place.start else ""),
+        quote + (" …" if length < page.end - page.start else ""),
         offset,
-        offset + place.end - place.start,
+        offset + page.end - page.start,
         weight,
     )
