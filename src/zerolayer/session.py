@@ -232,7 +232,7 @@ def session_of(
     """A session of documents and a model that are loaded already."""
     width = settings.block_tokens
     # How KV is computed is part of every block's id: positions and neighbours shape keys and values.
-    provenance = xxh3_128_hexdigest(f"{engine.fingerprint}:{engine.dtype}:prefill-1:{width}".encode())
+    provenance = xxh3_128_hexdigest(f"{engine.fingerprint}:{engine.dtype}:prefill-2:{width}".encode())
     stream = build_stream(documents, engine.tokenizer, prompt_frame(engine.tokenizer), width, provenance)
     identity = xxh3_128_hexdigest(f"{stream.blocks[-1].id}:{settings.codec}".encode())
     info = SessionInfo(

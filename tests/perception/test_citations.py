@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from tiny_models import byte_tokenizer
 
+from tiny_models import byte_tokenizer
 from zerolayer.documents import Document
 from zerolayer.documents.document import Page
 from zerolayer.documents.stream import build_stream, prompt_frame

@@ -29,13 +29,16 @@ def fill(pair: Pair, ids: IntArray, room: int, chunk: int) -> Any:
     """Read `ids` once, with the engine; the plain model's cache gets copies of the arena's rows. Returns it."""
     import torch
 
+    from zerolayer.execution.rotary import separated
+
     engine = pair.engine
     engine.make_arena(common.slots_for(len(ids) + room), BLOCK_TOKENS)
     common.prefill(engine, ids, chunk)
     cache = common.new_cache(pair.plain)
     with torch.inference_mode():
         for layer, (keys, values) in enumerate(zip(engine.arena.keys, engine.arena.values, strict=True)):
-            cache.update(keys[None, :, : len(ids)].clone(), values[None, :, : len(ids)].clone(), layer)
+            plain_keys = separated(keys[None, :, : len(ids)])
+            cache.update(plain_keys, values[None, :, : len(ids)].clone(), layer)
     return cache
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from zerolayer.execution.rotary import interleaved
+
 ATTENTION_NAME = "zerolayer"
 OBSERVED_QUERIES = 128
 """Longest query whose attention weights can be observed: questions and decode steps, not document chunks."""
@@ -33,9 +35,9 @@ class AttentionPass:
     collect: bool = False
     """Keep what each layer computed for the pass's own tokens: `queries`, and without an arena `keys_values`."""
     queries: list[torch.Tensor] = field(default_factory=list)
-    """Rotated queries of each layer, `[heads, queries, head_dim]`."""
+    """Rotated queries of each layer, `[heads, queries, head_dim]`, interleaved."""
     keys_values: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
-    """Rotated keys, and values, of each layer, `[kv_heads, queries, head_dim]`, of a pass without an arena."""
+    """The same of its keys, and its values, `[kv_heads, queries, head_dim]`, of a pass without an arena."""
 
 
 def register() -> None:
@@ -62,19 +64,21 @@ def arena_attention(
 ) -> tuple[torch.Tensor, None]:
     """Attention of `query` `[1, heads, queries, head_dim]` over `key`, `value` `[kv_heads, prefix, head_dim]`.
 
-    A pass without an arena brings its own keys and values with a batch dimension of 1 in front.
+    The arena's keys are interleaved (rotary.py). A pass without an arena brings its own keys and values as the model
+    made them, with a batch dimension of 1 in front.
     Returns `[1, queries, heads, head_dim]`, as transformers expects.
     """
     assert attention_mask is None, "transformers built a mask although none was asked for"
     if key.dim() == 4:
-        key, value = key[0], value[0]
+        key, value = interleaved(key[0]).flatten(-2), value[0]
         if arena_pass.collect:
             arena_pass.keys_values.append((key, value))
     kv_heads, _prefix, head_dim = key.shape
     heads, queries = query.shape[1], query.shape[2]
-    grouped = query.view(kv_heads, heads // kv_heads, queries, head_dim)
+    paired = interleaved(query[0]).flatten(-2)  # channels in the order of the arena's keys
+    grouped = paired.view(kv_heads, heads // kv_heads, queries, head_dim)
     if arena_pass.collect:
-        arena_pass.queries.append(query[0].clone())
+        arena_pass.queries.append(paired)
     if arena_pass.scratch is not None:
         output = _weighted(module, grouped, key, value, scaling, arena_pass)
     elif arena_pass.causal and arena_pass.mask is None:

@@ -12,6 +12,7 @@ import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from zerolayer.execution.arena import Arena
+from zerolayer.execution.rotary import interleaved
 
 
 class ArenaLayer(CacheLayerMixin):
@@ -33,11 +34,12 @@ class ArenaLayer(CacheLayerMixin):
         """Write `[1, kv_heads, tokens, head_dim]` into the rows of this pass; return the prefix, without a copy."""
         keys, values = self._cache.arena.keys[self._layer], self._cache.arena.values[self._layer]
         rows = self._cache.rows
+        pairs = interleaved(key_states[0])
         if isinstance(rows, slice):
-            keys[:, rows] = key_states[0]
+            keys[:, rows].view(pairs.shape).copy_(pairs)
             values[:, rows] = value_states[0]
         else:
-            keys.index_copy_(1, rows, key_states[0])
+            keys.index_copy_(1, rows, pairs.flatten(-2))
             values.index_copy_(1, rows, value_states[0])
         prefix = self._cache.prefix
         return keys[:, :prefix], values[:, :prefix]
