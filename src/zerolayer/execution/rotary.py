@@ -1,10 +1,11 @@
 """Rotary positions of keys (RoPE, arXiv:2104.09864): rotate once, take back, shift.
 
 Models of the Llama, Qwen2 and Qwen3 families pair channel i with channel i + head_dim / 2:
-`k·cos + rotate_half(k)·sin`. Here the two channels of a pair lie side by side, as the real and the imaginary part of one complex number, so that a
-rotation is one complex product: one pass over memory, nearly as fast as a copy. A dot product of queries and keys does
-not mind the order of channels, as long as both have the same. A scaled variant (YaRN, arXiv:2309.00071) multiplies
-cosine and sine by its attention factor; a shift composes two rotations and never sees that factor.
+`k·cos + rotate_half(k)·sin`. Here the two channels of a pair lie side by side, as the real and the imaginary part of
+one complex number, so that a rotation is one complex product: one pass over memory, nearly as fast as a copy. A dot
+product of queries and keys does not mind the order of channels, as long as both have the same. A scaled variant
+(YaRN, arXiv:2309.00071) multiplies cosine and sine by its attention factor; a shift composes two rotations and never
+sees that factor.
 """
 
 from __future__ import annotations
