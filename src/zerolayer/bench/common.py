@@ -114,7 +114,7 @@ def slots_for(tokens: int) -> int:
 
 def prefill(engine: HFEngine, ids: IntArray, chunk: int) -> Any:
     """Read `ids` into the empty arena, `chunk` tokens at a time; returns the last token's logits."""
-    engine.arena.free(0, engine.arena.slots)
+    engine.arena.free(slice(None))
     engine.arena.in_sight = engine.arena.rows = 0
     logits = None
     for first in range(0, len(ids), chunk):

@@ -55,6 +55,8 @@ class Arena:
         self._storage = torch.zeros(shape, dtype=dtype or torch.float32, device=device)
         self.keys = list(self._storage[0])
         self.values = list(self._storage[1])
+        self.slot_bytes = self.nbytes // slots
+        """Bytes of one block through all layers."""
         self.occupant = np.full(slots, FREE, dtype=np.int64)  # block index, or FREE
         self.position = np.zeros(slots, dtype=np.int64)  # rotary position of the slot's first token
         self.in_sight = 0
@@ -66,11 +68,6 @@ class Arena:
     def nbytes(self) -> int:
         """Bytes allocated on the device, keys and values of all layers."""
         return self._storage.numel() * self._storage.element_size()
-
-    @property
-    def slot_bytes(self) -> int:
-        """Bytes of one block through all layers."""
-        return self.nbytes // self.slots
 
     @property
     def used_slots(self) -> int:
@@ -144,9 +141,9 @@ class Arena:
         self.occupant[target], self.position[target] = self.occupant[source], self.position[source]
         self.occupant[source] = FREE
 
-    def free(self, first: int, count: int = 1) -> None:
+    def free(self, slots: int | slice | Sequence[int]) -> None:
         """Mark slots free: no copy, no synchronisation."""
-        self.occupant[first : first + count] = FREE
+        self.occupant[slots] = FREE
 
     def relocate(self, slot: int, position: int) -> None:
         """Rotate a resident block to another position, in place."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -76,7 +77,6 @@ class Executor:
         self._effects: dict[type[Instruction], Callable[..., Effect]] = {
             MoveP0: self._move,
             CompressP2: self._compress,
-            EvictP3: self._evict,
             PinL2: self._pin,
             Unpin: self._pin,
             Prefetch: self._prefetch,
@@ -116,14 +116,21 @@ class Executor:
         """
         verify(program, self.state(table), self.space)
         self.positions = positions or {}
-        outcomes = []
-        for instruction in program:
-            if isinstance(instruction, Knit):
-                continue
-            started = time.perf_counter_ns()
-            status, reason, moved = self._effects[type(instruction)](instruction)
-            outcomes.append(Outcome(instruction, status, reason, moved, time.perf_counter_ns() - started))
-        return outcomes + self._knit([i for i in program if isinstance(i, Knit)])
+        outcomes: list[Outcome] = []
+        knits: list[Any] = []
+        for kind, instructions in groupby(program, type):
+            if kind is EvictP3:
+                outcomes += self._evict(list(instructions))
+            elif kind is Knit:
+                knits += instructions
+            else:
+                outcomes += map(self._carry_out, instructions)
+        return outcomes + self._knit(knits)
+
+    def _carry_out(self, instruction: Instruction) -> Outcome:
+        started = time.perf_counter_ns()
+        status, reason, moved = self._effects[type(instruction)](instruction)
+        return Outcome(instruction, status, reason, moved, time.perf_counter_ns() - started)
 
     def settle(self, positions: Mapping[int, int]) -> None:
         """Rotate blocks in sight whose position has changed; the others are not touched."""
@@ -198,10 +205,17 @@ class Executor:
         record = BlockRecord(payload, summary, codec)
         return len(payload), set(self.tiers.write_behind(self.ids[block], record))
 
-    def _evict(self, instruction: EvictP3) -> Effect:
+    def _evict(self, instructions: list[Any]) -> list[Outcome]:
+        """Neighbouring evictions mark their slots in one assignment: no copy, no synchronisation."""
+        started = time.perf_counter_ns()
         width = self.arena.slot_bytes
-        self.arena.free(instruction.addr // width, instruction.size // width)
-        return OutcomeStatus.DONE, "", instruction.size
+        slots = [evict.addr // width for evict in instructions if evict.size == width]
+        if len(slots) < len(instructions):
+            slots = [slot for evict in instructions for slot in self._slots(evict.addr, evict.size)]
+        self.arena.free(slots)
+        share = (time.perf_counter_ns() - started) // len(instructions)
+        done = OutcomeStatus.DONE
+        return [Outcome(evict, done, "", evict.size, share) for evict in instructions]
 
     def _pin(self, instruction: PinL2 | Unpin) -> Effect:
         if self.arena.device_type != "cpu":
@@ -242,7 +256,7 @@ class Executor:
             self.repair(block)
             return act(self.ids[block])
 
-    def _knit(self, instructions: list[Knit]) -> list[Outcome]:
+    def _knit(self, instructions: list[Any]) -> list[Outcome]:
         """One pass for all knits of a program, after its moves: they are to be in each other's sight."""
         if not instructions:
             return []
