@@ -165,7 +165,7 @@ def _copy(arena: Arena, slot: int, source: torch.Tensor, seconds: list[float]) -
 
 def _place(arena: Arena, slot: int, source: torch.Tensor, seconds: list[float]) -> None:
     with _timed(seconds):
-        arena.load(slot, 0, 640, source[0], source[1])
+        arena.place(slot, 0, 640, source)
     arena.free(slot)
 
 

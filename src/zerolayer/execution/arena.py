@@ -107,9 +107,13 @@ class Arena:
 
         `keys` and `values` are `[layers, kv_heads, tokens, head_dim]` on any device, keys without rotation.
         """
-        rows = self.rows_of(slot)
-        self._storage[1, :, :, rows].copy_(values)
-        self.rotary.rotate(keys.to(self._storage.device), position, out=self._storage[0, :, :, rows])
+        import torch
+
+        self.place(slot, block, position, torch.stack([keys, values]))
+
+    def place(self, slot: int, block: int, position: int, kv: torch.Tensor) -> None:
+        """As `load`, of keys and values in one tensor `[2, layers, kv_heads, tokens, head_dim]`: one pass over both."""
+        self.rotary.rotate_block(kv.to(self._storage.device), position, out=self.slot_view(slot))
         self.occupant[slot], self.position[slot] = block, position
 
     def claim(self, block: int, position: int) -> None:

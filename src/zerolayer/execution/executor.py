@@ -71,9 +71,8 @@ class Executor:
         self.positions: Mapping[int, int] = {}
         """Block → rotary position, for the moves of the running program."""
         geometry = arena.geometry
-        self._scratch = BlockKV.empty(
-            (geometry.layers, geometry.kv_heads, arena.block_tokens, geometry.head_dim)
-        )
+        shape = (2, geometry.layers, geometry.kv_heads, arena.block_tokens, geometry.head_dim)
+        self._decoded = np.empty(shape, dtype=np.float32)  # keys and values of the block that is being loaded
         self._effects: dict[type[Instruction], Callable[..., Effect]] = {
             MoveP0: self._move,
             CompressP2: self._compress,
@@ -170,11 +169,10 @@ class Executor:
         try:
             record = self.tiers.read(self.ids[block])
             codec = get_codec(codec_of(record.payload))
-            kv = codec.decode(record.payload, self._scratch)
+            codec.decode(record.payload, BlockKV(self._decoded[0], self._decoded[1]))
         except (BlockCorruptError, BlockMissingError) as error:
             return self._recompute(block, slot, position, str(error))
-        keys, values = torch.from_numpy(kv.keys), torch.from_numpy(kv.values)
-        self.arena.load(slot, block, position, keys, values)
+        self.arena.place(slot, block, position, torch.from_numpy(self._decoded))
         return ""
 
     def _recompute(self, block: int, slot: int, position: int, why: str) -> str:

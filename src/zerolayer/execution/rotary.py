@@ -42,6 +42,8 @@ class RotaryTable:
         self.scaling = scaling
         self._unit = torch.complex(cos.float(), sin.float())
         self._rotation = self._unit * scaling
+        # Values are turned by one: so a block's keys and values go to their slot in a single product.
+        self._block = torch.stack([self._rotation, torch.ones_like(self._rotation)])[:, None, None]
         self._inverse = self._unit.conj().resolve_conj() / scaling
 
     @property
@@ -51,13 +53,11 @@ class RotaryTable:
 
     def rotate(self, keys: torch.Tensor, position: int, out: torch.Tensor) -> None:
         """Rotate keys to `position, position + 1, …` and write into `out`."""
-        import torch
+        _product(keys, self._rotation[position : position + keys.shape[-2]], out)
 
-        turn = self._rotation[position : position + keys.shape[-2]]
-        if out.dtype == torch.float32:
-            torch.mul(_complex(keys), turn, out=_complex(out))
-        else:  # complex products exist in float32 only
-            out.copy_(torch.view_as_real(_complex(keys.float()) * turn).flatten(-2))
+    def rotate_block(self, kv: torch.Tensor, position: int, out: torch.Tensor) -> None:
+        """Write keys `kv[0]`, rotated, and values `kv[1]`, as they are, into `out` `[2, layers, kv_heads, tokens, …]`."""
+        _product(kv, self._block[..., position : position + kv.shape[-2], :], out)
 
     def unrotate(self, keys: torch.Tensor, position: int) -> torch.Tensor:
         """The inverse of `rotate`, as a new tensor."""
@@ -69,16 +69,20 @@ class RotaryTable:
 
     def shift(self, keys: torch.Tensor, offset: int) -> None:
         """Turn keys that are already rotated by `offset` positions more (or fewer), in place."""
-        import torch
-
         turn = self._unit[abs(offset)] if offset >= 0 else self._unit[abs(offset)].conj().resolve_conj()
-        if keys.dtype == torch.float32:
-            _complex(keys).mul_(turn)
-        else:
-            keys.copy_(torch.view_as_real(_complex(keys.float()) * turn).flatten(-2))
+        _product(keys, turn, keys)
 
 
 def _complex(keys: torch.Tensor) -> torch.Tensor:
     import torch
 
     return torch.view_as_complex(torch.unflatten(keys, -1, (keys.shape[-1] // 2, 2)))
+
+
+def _product(keys: torch.Tensor, turn: torch.Tensor, out: torch.Tensor) -> None:
+    import torch
+
+    if out.dtype == keys.dtype == torch.float32:
+        torch.mul(_complex(keys), turn, out=_complex(out))
+    else:  # complex products exist in float32 only
+        out.copy_(torch.view_as_real(_complex(keys.float()) * turn).flatten(-2))
