@@ -52,6 +52,7 @@ def measure(
         ttft.append(metrics.ttft_s)
         decode.append(metrics.decode_s_per_token)
         knit.append(metrics.knit_tokens)
+    scheduler.working_set.forget_knits()  # every length pays for its own
     return {
         "tokens": blocks * width,
         "device_bytes": scheduler.arena.nbytes,

@@ -25,9 +25,9 @@ THRESHOLD = 0.03
 def measure(session: Session, steps: int) -> dict[str, Any]:
     """Seconds of a decode step, and of what the scheduler adds to one, timed apart in the same run.
 
-    Perception: adding up attention in every layer, and every 16 tokens scoring all blocks against the step's queries.
-    Decision: planning a fault. Execution: loading that block. Both are charged once every 16 tokens, more often than
-    they happen.
+    Perception: adding up the attention of all layers, and every 16 tokens scoring all blocks against the step's
+    queries. Decision: planning a fault. Execution: loading that block. Both are charged once every 16 tokens, more
+    often than they happen.
     """
     scheduler, engine = session.scheduler, session.engine
     scheduler.turn(
@@ -43,12 +43,11 @@ def measure(session: Session, steps: int) -> dict[str, Any]:
             [100], position + number, observe=True, collect=number == steps - 1, logits=True
         )
         step.append(time.perf_counter() - started)
-    weights = engine.mass.new_ones(engine.heads, 1, arena.rows)
-    layers, prefix = engine.geometry.layers, arena.rows
+    prefix = arena.rows
+    weights = engine.mass.new_ones(engine.geometry.layers, engine.heads, prefix)
 
     def add_up() -> None:
-        for layer in range(layers):
-            engine.mass[layer, :, :prefix] += weights[:, 0]
+        engine.mass[:, :, :prefix] += weights
 
     arena.drop_tail()
     absent = [int(block) for block in np.flatnonzero(~scheduler.table.resident)]

@@ -56,7 +56,7 @@ class RotaryTable:
         _product(keys, self._rotation[position : position + keys.shape[-2]], out)
 
     def rotate_block(self, kv: torch.Tensor, position: int, out: torch.Tensor) -> None:
-        """Write keys `kv[0]`, rotated, and values `kv[1]`, as they are, into `out` `[2, layers, kv_heads, tokens, …]`."""
+        """Write keys `kv[0]`, rotated, and values `kv[1]`, as they are, into `out`; both `[2, …, tokens, head_dim]`."""
         _product(kv, self._block[..., position : position + kv.shape[-2], :], out)
 
     def unrotate(self, keys: torch.Tensor, position: int) -> torch.Tensor:

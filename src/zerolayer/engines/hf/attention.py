@@ -29,6 +29,8 @@ class AttentionPass:
     """The queries are the last rows of the prefix, and each sees all rows up to its own."""
     scratch: torch.Tensor | None = None
     """Flat buffer for weights, at least `heads * queries * prefix`; with it, weights are computed and observable."""
+    by_layer: bool = False
+    """Each layer's weights stay in the scratch buffer, one layer after the other: `[layers, heads, prefix]`."""
     observe: bool = False
     mass: torch.Tensor | None = None
     """`[layers, heads, slots * block_tokens]`: accumulates weights, summed over queries, where observe is set."""
@@ -137,16 +139,15 @@ def _weighted(
     kv_heads, group, queries, head_dim = grouped.shape
     prefix = key.shape[1]
     assert arena_pass.scratch is not None
-    weights = arena_pass.scratch[: kv_heads * group * queries * prefix].view(
-        kv_heads, group * queries, prefix
-    )
+    layer: Any = module.layer_idx
+    size = kv_heads * group * queries * prefix
+    first = layer * size if arena_pass.by_layer else 0
+    weights = arena_pass.scratch[first : first + size].view(kv_heads, group * queries, prefix)
     flat = grouped.reshape(kv_heads, group * queries, head_dim)
-    torch.bmm(flat * scaling, key.transpose(1, 2), out=weights)
+    torch.baddbmm(weights, flat, key.transpose(1, 2), beta=0, alpha=scaling, out=weights)
     if arena_pass.mask is not None:
         weights.view(kv_heads, group, queries, prefix).add_(arena_pass.mask)
     torch.softmax(weights, dim=-1, out=weights)
     if arena_pass.observe and arena_pass.mass is not None:
-        seen = weights.view(kv_heads * group, queries, prefix)
-        layer: Any = module.layer_idx
-        arena_pass.mass[layer, :, :prefix] += seen[:, 0] if queries == 1 else seen.sum(1)
+        arena_pass.mass[layer, :, :prefix] += weights.view(kv_heads * group, queries, prefix).sum(1)
     return torch.bmm(weights, value)

@@ -6,6 +6,7 @@ The engine computes and observes. It does not decide which blocks are resident, 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,10 +128,9 @@ class HFEngine:
 
         self.arena, self.cache = arena, ArenaCache(arena)
         rows = arena.slots * arena.block_tokens
-        # Weights of one decode step, and of a question of moderate length.
-        self._scratch = torch.empty(
-            self.heads * OBSERVED_QUERIES * rows, dtype=self.dtype, device=self.device
-        )
+        # Weights of one decode step in all layers, or of a question of moderate length in one.
+        most = max(OBSERVED_QUERIES, self.geometry.layers)
+        self._scratch = torch.empty(self.heads * most * rows, dtype=self.dtype, device=self.device)
         self.mass = torch.zeros(
             self.geometry.layers, self.heads, rows, dtype=torch.float32, device=self.device
         )
@@ -193,12 +193,16 @@ class HFEngine:
             mask=None if count == 1 or split else self.causal_mask(count, last),
             causal=split,
             scratch=self._scratch if explicit else None,
-            observe=observe,
+            by_layer=count == 1,
+            observe=observe and count > 1,
             mass=self.mass,
             collect=collect,
         )
         positions = position + np.arange(count)
         result = self.forward(token_ids, positions, slice(first, last), last, arena_pass, logits)
+        if observe and count == 1:  # all layers in one sum: a sum a layer costs more than it adds
+            shape = (self.geometry.layers, self.heads, last)
+            self.mass[:, :, :last] += self._scratch[: math.prod(shape)].view(shape)
         self.arena.rows = last
         return result, arena_pass.queries
 
