@@ -94,7 +94,7 @@ class Settings(BaseSettings):
     model: str = Field("smollm2", description="model name, Hugging Face id or path")
     device: str = Field("auto", description="torch device: auto, cpu, cuda, cuda:1, …")
     policy: str = Field("graded", description="who decides: a registered policy or module:Class")
-    device_budget: str = Field("10%", description="device memory for KV: a size or a share of the full KV")
+    device_budget: str = Field("auto", description="device memory for KV: a size, a share of all KV, or auto")
     host_budget: str = Field("4GiB", description="host memory for compressed blocks")
     disk_budget: str = Field("16GiB", description="disk space for sessions")
     codec: str = Field("K8V4", description="how blocks are stored in the host and disk tiers")

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from zerolayer.engines.hf.engine import HFEngine
     from zerolayer.perception.dense import SentenceEncoder
 
+AUTO_SHARE = "10%"
+AUTO_LEAST_TOKENS = 2048
+"""A device budget of `auto` is this share of the document's full KV, and at least this many tokens."""
+
 QUESTION_TOKENS = 64
 """Room for a question of ordinary length, when the smallest budget is worked out."""
 
@@ -254,12 +258,15 @@ def _scheduler_settings(settings: Settings, engine: HFEngine, tokens: int) -> Sc
     slot_bytes = width * engine.geometry.token_bytes
     # The last question and its answer lie behind the document's blocks: a budget of 100 % includes them.
     tail = -(-(QUESTION_TOKENS + settings.max_new_tokens) // width) + FAULT_ROOM
-    full = tokens * engine.geometry.token_bytes
-    budget = parse_budget(settings.device_budget, full)
-    if budget >= full:
-        budget = full + tail * slot_bytes
-    slots = min(budget // slot_bytes, engine.window // width)
     smallest = 3 + tail
+    full = tokens * engine.geometry.token_bytes
+    if settings.device_budget == "auto":
+        budget = max(parse_budget(AUTO_SHARE, full), AUTO_LEAST_TOKENS * engine.geometry.token_bytes)
+    else:
+        budget = parse_budget(settings.device_budget, full)
+    if budget >= full:
+        budget = max(full + tail * slot_bytes, smallest * slot_bytes)
+    slots = min(budget // slot_bytes, engine.window // width)
     if slots < smallest:
         raise BudgetError(
             f"device budget {settings.device_budget} is {budget:,} bytes, room for {slots} blocks of {width} tokens; "

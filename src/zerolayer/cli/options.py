@@ -18,7 +18,10 @@ _SETTINGS: dict[str, tuple[Any, str]] = {
     "model": (str, "Model name, directory, .gguf file or Hugging Face id [default: smollm2]"),
     "device": (str, "auto, cpu, cuda, cuda:1, … [default: auto]"),
     "policy": (str, "Who decides what lives where: a registered policy or module:Class [default: graded]"),
-    "device_budget": (str, "Device memory for KV: 64MiB, or a share of the full KV [default: 10%]"),
+    "device_budget": (
+        str,
+        "Device memory for KV: 64MiB, 10%, or auto (10%, at least 2048 tokens) [default: auto]",
+    ),
     "host_budget": (str, "Host memory for compressed blocks [default: 4GiB]"),
     "disk_budget": (str, "Disk space for sessions [default: 16GiB]"),
     "codec": (str, "How blocks are stored off the device [default: K8V4]"),
@@ -63,7 +66,8 @@ def build_settings(flags: dict[str, Any]) -> Settings:
     from zerolayer.execution.codecs import get_codec
 
     settings = load_settings(**flags)
-    parse_budget(settings.device_budget, _ANY_SIZE)
+    if settings.device_budget != "auto":
+        parse_budget(settings.device_budget, _ANY_SIZE)
     create_policy(settings.policy)
     get_codec(settings.codec)
     return settings
