@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,13 @@ from zerolayer.config import load_settings, parse_budget
 from zerolayer.core import BLOCK_TOKENS
 from zerolayer.documents import read_document
 from zerolayer.documents.stream import DocumentStream, build_stream, prompt_frame
-from zerolayer.errors import UsageError
+from zerolayer.learning.labelled import (
+    WORDINGS,
+    LabelledQuestion,
+    Wording,
+    contract_named,
+    labelled_contracts,
+)
 from zerolayer.learning.replay import OPTIMAL, ReplayResult, replay_all
 from zerolayer.learning.traces import DemandTrace, DemandTurn
 from zerolayer.perception.lexical import LexicalIndex
@@ -27,37 +31,12 @@ POLICIES = ("graded", "static-window", "lru", OPTIMAL)
 THRESHOLD = 0.60
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledQuestion:
-    """A question and the characters of its evidence."""
-
-    text: str
-    evidence: tuple[tuple[int, int], ...]
-
-
-def labelled_contract(data: Path, name: str, wording: str) -> tuple[Path, list[LabelledQuestion]]:
-    """The one contract whose file name contains `name`, and its questions that have evidence.
-
-    `data` has `contracts/*.txt` and `questions.jsonl`. Raises UsageError when there is none, or more than one.
-    """
-    index = data / "questions.jsonl"
-    if not index.is_file():
-        raise UsageError(f"--data {data} has no questions.jsonl; give a folder with it and contracts/*.txt")
-    lines = [json.loads(line) for line in index.read_text(encoding="utf-8").splitlines() if line.strip()]
-    found = [line for line in lines if name.lower() in line["contract"].lower()]
-    if len(found) != 1:
-        names = ", ".join(line["contract"][:40] for line in (found or lines)[:3])
-        raise UsageError(f"--contract {name!r} names {len(found)} contracts, it must name one of: {names}, …")
-    questions = [
-        LabelledQuestion(q[wording], tuple((int(a), int(b)) for a, b in q["evidence"]))
-        for q in found[0]["questions"]
-        if q["evidence"]
-    ]
-    return data / "contracts" / found[0]["contract"], questions
-
-
 def evidence_trace(
-    stream: DocumentStream, questions: Sequence[LabelledQuestion], matches: Sequence[Any], model: str
+    stream: DocumentStream,
+    questions: Sequence[LabelledQuestion],
+    wording: Wording,
+    matches: Sequence[Any],
+    model: str,
 ) -> DemandTrace:
     """Demand of gold evidence: a turn uses the blocks that hold it, each with its number of evidence characters."""
     turns = []
@@ -65,21 +44,19 @@ def evidence_trace(
         used = [
             (block.index, float(characters))
             for block in stream.blocks
-            if (characters := _overlap(block.char_start, block.char_end, question.evidence))
+            if (characters := question.evidence_in(block.char_start, block.char_end))
         ]
         scores = tuple((i, float(score)) for i, score in enumerate(match) if score > 0)
-        turns.append(DemandTurn(number, question.text, tuple(used), scores, tuple(b for b, _ in used)))
+        turns.append(
+            DemandTurn(number, question.wording(wording), tuple(used), scores, tuple(b for b, _ in used))
+        )
     lengths = (stream.blocks[0].token_count,) * len(stream.blocks)
     return DemandTrace(
         model, stream.documents[0].name, lengths[0], lengths, 1, "gold evidence", 0, tuple(turns)
     )
 
 
-def _overlap(start: int, end: int, evidence: Sequence[tuple[int, int]]) -> int:
-    return sum(max(0, min(end, b) - max(start, a)) for a, b in evidence)
-
-
-def _matches(stream: DocumentStream, questions: Sequence[LabelledQuestion], encoder: str) -> list[Any]:
+def _matches(stream: DocumentStream, questions: Sequence[str], encoder: str) -> list[Any]:
     """The match of every block with every question, without a language model."""
     import numpy as np
 
@@ -91,11 +68,11 @@ def _matches(stream: DocumentStream, questions: Sequence[LabelledQuestion], enco
     nothing = np.zeros(len(spans), dtype=np.float32)
     loaded = load_encoder(load_settings(encoder=encoder))
     if loaded is None:
-        return [fuse(Signals(index.scores(q.text)), nothing) for q in questions]
+        return [fuse(Signals(index.scores(q)), nothing) for q in questions]
     vectors = encode_blocks(loaded, stream.text, spans)
-    asked = loaded.encode([q.text for q in questions])
+    asked = loaded.encode(list(questions))
     return [
-        fuse(Signals(index.scores(q.text), vectors @ vector), nothing)
+        fuse(Signals(index.scores(q), vectors @ vector), nothing)
         for q, vector in zip(questions, asked, strict=True)
     ]
 
@@ -109,14 +86,12 @@ def row(result: ReplayResult) -> dict[str, Any]:
 @click.option("--data", type=click.Path(exists=True, file_okay=False, path_type=Path), required=True)
 @click.option("--contract", required=True, help="Part of a contract's file name.")
 @click.option("--budget", default="10%", show_default=True, help="Device budget: a size or a share.")
-@click.option(
-    "--wording", type=click.Choice(["question", "paraphrase"]), default="question", show_default=True
-)
+@click.option("--wording", type=click.Choice(WORDINGS), default="question", show_default=True)
 @click.option("--encoder", type=click.Choice(["auto", "none"]), default="auto", show_default=True)
 @model_option
 @json_option
 def command(
-    data: Path, contract: str, budget: str, wording: str, encoder: str, model: str, as_json: bool
+    data: Path, contract: str, budget: str, wording: Wording, encoder: str, model: str, as_json: bool
 ) -> int:
     """Replay a labelled contract's questions on every policy: what share of their evidence is resident in time?
 
@@ -128,20 +103,24 @@ def command(
     from zerolayer.engines.hf.engine import geometry_of
     from zerolayer.engines.hf.models import resolve_model
 
-    path, questions = labelled_contract(data, contract, wording)
+    labelled = contract_named(labelled_contracts(data), contract)
+    questions = [question for question in labelled.questions if question.evidence]
     directory = resolve_model(model, on_progress=note)
     with quiet_transformers():
         tokenizer = AutoTokenizer.from_pretrained(directory)
-    stream = build_stream([read_document(path)], tokenizer, prompt_frame(tokenizer), BLOCK_TOKENS, model)
+    stream = build_stream(
+        [read_document(labelled.path)], tokenizer, prompt_frame(tokenizer), BLOCK_TOKENS, model
+    )
     token_bytes = geometry_of(AutoConfig.from_pretrained(directory)).token_bytes
     bytes_allowed = parse_budget(budget, len(stream.token_ids) * token_bytes, "--budget")
     capacity = bytes_allowed // (BLOCK_TOKENS * token_bytes)
-    trace = evidence_trace(stream, questions, _matches(stream, questions, encoder), model)
+    matches = _matches(stream, [question.wording(wording) for question in questions], encoder)
+    trace = evidence_trace(stream, questions, wording, matches, model)
     results = replay_all(trace, capacity, POLICIES)
     covered = row(results["graded"])["evidence_coverage"]
     result = {
         "bench": "document",
-        "contract": path.name,
+        "contract": labelled.name,
         "questions": len(questions),
         "wording": wording,
         "encoder": encoder,
