@@ -23,6 +23,21 @@ BLOCK_TOKENS = 64
 SINK_TOKENS = 4
 """Attention sinks: the first tokens of a stream (StreamingLLM, arXiv:2309.17453)."""
 
+KEY_FEATURES = (
+    "dispersion", "dispersion_min", "dispersion_max", "key_norm", "retrieval_dispersion", "retrieval_key_norm",
+    "distinctiveness",
+)  # fmt: skip
+"""What a block's keys tell (perception.dispersion)."""
+
+DOCUMENT_FEATURES = (
+    "position", "head", "heading", "clause_age", "words", "idf",
+    "clause", "reference", "amount", "date", "duration", "percent", "party", "term", "identifier",
+)  # fmt: skip
+"""What a block's text tells (perception.block_features)."""
+
+BLOCK_FEATURES = (*KEY_FEATURES, *DOCUMENT_FEATURES)
+"""Columns of `BlockTable.features`."""
+
 
 class Grade(IntEnum):
     """How much a block deserves the fastest tier. A grade never means deletion."""
@@ -78,6 +93,7 @@ class BlockTable:
     use_count: IntArray  # [n] turns that used the block
     attention: FloatArray  # [n] decayed attention mass observed so far
     match: FloatArray  # [n] match of the current question, 0 to 1; zeros outside a turn
+    features: FloatArray  # [n, BLOCK_FEATURES] what keys and text tell; NaN where it is not known
     turn: int = 0
     now: int = 0
 
@@ -97,6 +113,7 @@ class BlockTable:
             use_count=np.zeros(n, dtype=np.int64),
             attention=np.zeros(n, dtype=np.float32),
             match=np.zeros(n, dtype=np.float32),
+            features=np.full((n, len(BLOCK_FEATURES)), np.nan, dtype=np.float32),
         )
 
     def __len__(self) -> int:
@@ -117,6 +134,7 @@ class BlockTable:
         more = BlockTable.create([self.block_tokens] * count, self.capacity, self.block_tokens)
         for name in (
             "tokens", "resident", "pinned", "grade", "last_touch", "last_used_turn", "use_count", "attention", "match",
+            "features",
         ):  # fmt: skip
             setattr(self, name, np.concatenate([getattr(self, name), getattr(more, name)]))
 
@@ -174,6 +192,7 @@ class TurnMetrics:
     knit_s: float = 0.0
     decode_s_per_token: float = 0.0
     effective_context_utilization: float = 0.0
+    calibration_drift: float | None = None  # None where the policy predicts no use
     grade_counts: dict[str, int] = field(default_factory=dict)
     tier_tokens: dict[str, int] = field(default_factory=dict)
 

@@ -148,6 +148,13 @@ _DECLARED = (
     Metric("recall_s", "s", "seconds", "part of ttft_s spent choosing and loading blocks", "lower"),
     Metric("knit_s", "s", "seconds", "part of ttft_s spent knitting", "lower"),
     Metric("decode_s_per_token", "s", "seconds", "mean time of a decode step", "lower"),
+    Metric(
+        "calibration_drift",
+        "1",
+        "ratio",
+        "mean predicted persistence minus the share of blocks used since, exponentially averaged over turns; "
+        "above 0: use is overestimated",
+    ),
     Metric("grade_counts", "blocks", "count", "blocks by grade, P0 to P3"),
     Metric("tier_tokens", "tokens", "count", "tokens by the fastest tier that holds them"),
 )

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from xxhash import xxh3_128_hexdigest
 
-from zerolayer.core import BlockTable, IntArray, Plan
+from zerolayer.core import KEY_FEATURES, BlockTable, IntArray, Plan
 from zerolayer.errors import BlockCorruptError, BlockMissingError, BudgetError
 from zerolayer.execution import compiler
 from zerolayer.execution.executor import Executor
 from zerolayer.execution.isa import Outcome, Program
 from zerolayer.execution.tiers import TierHierarchy
+from zerolayer.perception.dispersion import KeyDispersion
 from zerolayer.perception.key_bounds import KeyBounds
+from zerolayer.perception.retrieval_heads import retrieval_heads
 
 if TYPE_CHECKING:
     import torch
@@ -79,7 +81,10 @@ class WorkingSet:
         )
         self.table.pinned[: settings.sink_blocks] = True
         geometry = engine.geometry
-        self.bounds = KeyBounds(geometry.layers, geometry.kv_heads, geometry.head_dim, len(block_ids))
+        shape = (geometry.layers, geometry.kv_heads, geometry.head_dim, len(block_ids))
+        self.bounds = KeyBounds(*shape)
+        heads = retrieval_heads(engine.fingerprint, geometry.layers, engine.heads)
+        self.dispersion = KeyDispersion(*shape, heads)
         self.arena = engine.make_arena(settings.slots, settings.block_tokens)
         self.executor = Executor(self.arena, tiers, list(block_ids), settings.codec, self)
         self.log: list[Outcome] = []
@@ -109,8 +114,11 @@ class WorkingSet:
         self.engine.knit(token_ids, rows, self.arena.row_positions(self.next_position))
 
     def summarise(self, block: int, keys: np.ndarray) -> bytes:
-        """Key bounds of a block, kept here and stored beside it."""
-        return self.bounds.observe(block, keys)
+        """Key bounds and dispersion of a block, kept here and stored beside it."""
+        bounds = self.bounds.observe(block, keys)
+        dispersion = self.dispersion.observe(block, keys, self.bounds.centre(block))
+        self.table.features[block, : len(KEY_FEATURES)] = self.dispersion.features[block]
+        return bounds + dispersion
 
     # Reading
 
@@ -142,9 +150,16 @@ class WorkingSet:
 
     def _restore_bounds(self, block: int) -> bool:
         try:
-            return self.bounds.restore(block, self.executor.tiers.get_summary(self.executor.ids[block]))
+            summary = self.executor.tiers.get_summary(self.executor.ids[block])
         except (BlockMissingError, BlockCorruptError):
             return False
+        bounds, dispersion = summary[: self.bounds.nbytes], summary[self.bounds.nbytes :]
+        if not self.bounds.restore(block, bounds):
+            return False
+        # Stores from before dispersion was kept stay readable: its features are then unknown.
+        if self.dispersion.restore(block, dispersion, self.bounds.centre(block)):
+            self.table.features[block, : len(KEY_FEATURES)] = self.dispersion.features[block]
+        return True
 
     def read(self, plan: Plan, count: int) -> int:
         """Prefill the next `count` blocks over what is resident after `plan`, write them behind; their tokens."""
@@ -255,6 +270,7 @@ class WorkingSet:
         new = list(range(len(table), len(table) + count))
         table.grow(count)
         self.bounds.resize(len(table))
+        self.dispersion.resize(len(table))
         for block in new:
             self.executor.ids.append(chained_id(self.executor.ids[-1], self.tokens_of(block).tolist()))
         self._claim(new)

@@ -32,10 +32,20 @@ class KeyBounds:
 
     def restore(self, block: int, summary: bytes) -> bool:
         """Take in what `observe` returned; False if these bytes are not bounds of this shape."""
-        if len(summary) != 2 * 2 * int(np.prod(self.shape)):
+        if len(summary) != self.nbytes:
             return False
         self._set(block, np.frombuffer(summary, dtype=np.float16).reshape(2, *self.shape))
         return True
+
+    @property
+    def nbytes(self) -> int:
+        """Length of what `observe` returns."""
+        return 2 * 2 * int(np.prod(self.shape))
+
+    def centre(self, block: int) -> FloatArray:
+        """`[layers, kv_heads, head_dim]` middle between a block's smallest and largest keys."""
+        middle: FloatArray = (self._low[..., block] + self._high[..., block]) / 2
+        return middle
 
     def _set(self, block: int, bounds: np.ndarray) -> None:
         self._low[..., block], self._high[..., block] = bounds[0], bounds[1]
