@@ -16,7 +16,7 @@ import numpy as np
 from zerolayer.answering import FAULT_ROOM, Answering, Attended
 from zerolayer.core import BlockTable, FloatArray, Grade, Plan, Tier, TurnMetrics
 from zerolayer.decision import planner
-from zerolayer.decision.policy import Policy
+from zerolayer.decision.policy import GradingPolicy, Policy
 from zerolayer.errors import BudgetError, QuestionTooLongError
 from zerolayer.execution.arena import Arena
 from zerolayer.execution.executor import Executor
@@ -243,6 +243,8 @@ class Scheduler:
     def _report(self, metrics: TurnMetrics) -> None:
         table, tiers, width = self.table, self.executor.tiers, self.settings.block_tokens
         metrics.device_bytes = self.arena.nbytes
+        if isinstance(self.policy, GradingPolicy):
+            metrics.calibration_drift = self.policy.drift
         metrics.discarded_tokens = self.working_set.lost_tokens()
         counts = np.bincount(table.grade, minlength=len(Grade))
         metrics.grade_counts = {grade.name: int(counts[grade]) for grade in Grade}

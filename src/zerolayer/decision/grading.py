@@ -1,9 +1,9 @@
 """Persistence and grades: how likely a block is used again soon, and what that makes it.
 
-Persistence is the estimated probability, 0 to 1, that a block is used within the next 10 turns. Four
-independent pieces of evidence are combined by noisy-or (J. Pearl, Probabilistic Reasoning in Intelligent
-Systems, 1988, section 4.3.2): p = 1 - prod(1 - p_k). The weights are hand-set defaults, not a fit to any
-document.
+Persistence is the estimated probability, 0 to 1, that a block is used within the next 10 turns. A calibrated
+model (decision.persistence) gives it where there is one. Otherwise four independent pieces of evidence are
+combined by noisy-or (J. Pearl, Probabilistic Reasoning in Intelligent Systems, 1988, section 4.3.2):
+p = 1 - prod(1 - p_k). Its weights are hand-set defaults, not a fit to any document.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from zerolayer.core import BlockTable, BoolArray, FloatArray, Grade, IntArray
+from zerolayer.decision.persistence import PersistenceModel
 from zerolayer.errors import SettingError
 
 HORIZON_TURNS = 10
@@ -21,6 +22,9 @@ HORIZON_TURNS = 10
 
 ATTENTION_DECAY = 0.8
 """Share of a block's observed attention that is carried from one turn to the next."""
+
+_REASONS = 4
+"""Signals that an explanation names, the strongest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +102,18 @@ class Grading:
     floored: BoolArray  # raised by a pin or a floor
     capped: BoolArray  # earned P0, held at P1
     pinned: BoolArray
+    calibrated: bool = False  # parts are log-odds that signals add, not probabilities
     notes: dict[str, str] = field(default_factory=dict)
 
     def explain(self, index: int) -> str:
         """Why block `index` has its grade, in one line."""
         text = f"P{self.grade[index]}: persistence {self.persistence[index]:.2f}"
-        shares = ", ".join(f"{name} {part[index]:.2f}" for name, part in self.parts.items())
+        parts = [(name, float(part[index])) for name, part in self.parts.items()]
+        if self.calibrated:
+            most = sorted(parts, key=lambda part: -abs(part[1]))[:_REASONS]
+            shares = "calibrated; log-odds " + ", ".join(f"{name} {value:+.2f}" for name, value in most)
+        else:
+            shares = ", ".join(f"{name} {value:.2f}" for name, value in parts)
         bounds = self.thresholds
         text += f" ({shares}); P0 from {bounds.p0_min}, P1 from {bounds.p1_min}, P2 from {bounds.p2_min}"
         if self.pinned[index]:
@@ -119,8 +129,9 @@ def grade_blocks(
     weights: PersistenceWeights | None = None,
     floors: IntArray | None = None,
     p0_limit: int | None = None,
+    model: PersistenceModel | None = None,
 ) -> Grading:
-    """Grades from persistence, then caps, then floors.
+    """Grades from persistence (of `model`, else by noisy-or with `weights`), then caps, then floors.
 
     `floors` [n] are the lowest grades that hints allow (P3 where there is none); a pinned block is P0. P0
     means must stay on the device, so persistence alone makes only resident blocks P0, and at most `p0_limit`
@@ -128,8 +139,8 @@ def grade_blocks(
     nothing.
     """
     bounds = thresholds or Thresholds()
-    parts = evidence(table, weights)
-    value = combine(parts)
+    parts = evidence(table, weights) if model is None else model.contributions(table)
+    value = combine(parts) if model is None else model.probability(table)
     cuts = np.array([bounds.p2_min, bounds.p1_min, bounds.p0_min], dtype=np.float32)
     grade = (3 - np.searchsorted(cuts, value, side="right")).astype(np.int64)
 
@@ -153,6 +164,7 @@ def grade_blocks(
         floored=lowest < grade,
         capped=earned & ~allowed & (lowest > int(Grade.P0)),
         pinned=table.pinned.copy(),
+        calibrated=model is not None,
     )
 
 

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from zerolayer.core import BlockTable, BoolArray, FloatArray, Grade, IntArray
+from zerolayer.decision.grading import Thresholds
+from zerolayer.decision.persistence import PersistenceModel
 
 
 @runtime_checkable
@@ -57,6 +59,24 @@ class Policy(Protocol):
         table's counters already include this turn (`planner.end_turn` sees to that); `table.match` is still
         the question's.
         """
+        ...
+
+
+@runtime_checkable
+class GradingPolicy(Policy, Protocol):
+    """A policy that grades by persistence."""
+
+    @property
+    def drift(self) -> float:
+        """Predicted minus observed use, exponentially averaged over turns."""
+        ...
+
+    def set_thresholds(self, table: BlockTable, thresholds: Thresholds) -> None:
+        """Cut grades at these persistences from now on; what has been graded is graded again."""
+        ...
+
+    def use_persistence(self, model: PersistenceModel | None) -> None:
+        """Take persistence from a calibrated model, or (None) from the hand-set noisy-or."""
         ...
 
 

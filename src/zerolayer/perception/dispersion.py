@@ -61,8 +61,8 @@ class KeyDispersion:
         moments = np.stack([wide.sum(axis=-1), (wide * wide).sum(axis=-1)])
         self._count(block, keys.shape[2], moments, centre)
         self.features[block] = self._read(keys, norms)
-        head = np.array([keys.shape[2]], dtype=np.float64).tobytes()
-        return _TAG + self.features[block].tobytes() + head + moments.tobytes()
+        tokens = np.array([keys.shape[2]], dtype=np.float64)
+        return b"".join([_TAG, self.features[block].tobytes(), tokens.tobytes(), moments.tobytes()])
 
     def restore(self, block: int, summary: bytes, centre: FloatArray) -> bool:
         """Take in what `observe` returned; False, with nothing changed, if these bytes are of another kind."""

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from zerolayer.core import BlockTable, BoolArray, FloatArray, Grade, IntArray
 from zerolayer.decision.calibration import Locality, RecallDepth, UseCalibration
-from zerolayer.decision.grading import Grading, PersistenceWeights, Thresholds, grade_blocks, persistence
+from zerolayer.decision.drift import Drift
+from zerolayer.decision.grading import (
+    HORIZON_TURNS,
+    Grading,
+    PersistenceWeights,
+    Thresholds,
+    grade_blocks,
+    persistence,
+)
+from zerolayer.decision.persistence import PersistenceModel
 from zerolayer.decision.policy import evictable, lowest
 from zerolayer.errors import SettingError
 
@@ -54,12 +63,13 @@ class GradedPolicy:
 
     name = "graded"
 
-    def __init__(self, settings: GradedSettings | None = None) -> None:
+    def __init__(self, settings: GradedSettings | None = None, model: PersistenceModel | None = None) -> None:
         self.settings = settings or GradedSettings()
         s = self.settings
         self._depth = RecallDepth(s.cut, s.target_coverage, s.cut_min, s.cut_max)
         self.floors: IntArray | None = None  # [n] grades that hints ask for, set by the scheduler
         self.grading: Grading | None = None  # of the last turn
+        self._model, self._drift = model, Drift(HORIZON_TURNS)
         self._calibration = UseCalibration()
         self._locality = Locality()
         self._turn: _Turn | None = None  # the running turn, from recall to end_turn
@@ -88,7 +98,7 @@ class GradedPolicy:
 
         due = ~table.resident & (table.grade == int(Grade.P0))
         absent = np.flatnonzero(due | (~table.resident & (chance >= self.cut)))
-        fused = table.match + persistence(table, self.settings.weights)
+        fused = table.match + self._persistence(table)
         wanted = lowest(absent, min(limit, len(absent)), ~due[absent], -chance[absent], -fused[absent])
 
         candidates = np.flatnonzero(leaving)
@@ -133,14 +143,40 @@ class GradedPolicy:
             if self.settings.adaptive and len(used):
                 self._depth.update(self._calibration, self._turn.cells[mask & self._turn.away], len(used))
         self._turn = None
+        self._grade(table)
+        assert self.grading is not None
+        self._drift.update(self.grading.persistence, mask)
+
+    def _grade(self, table: BlockTable) -> None:
         self.grading = grade_blocks(
             table,
             self.settings.thresholds,
             self.settings.weights,
             self.floors,
             p0_limit=int(self.settings.p0_share * self._room),
+            model=self._model,
         )
         table.grade[:] = self.grading.grade
+
+    def set_thresholds(self, table: BlockTable, thresholds: Thresholds) -> None:
+        """Cut grades at these persistences from now on; what has been graded is graded again."""
+        self.settings = replace(self.settings, thresholds=thresholds)
+        if self.grading is not None:
+            self._grade(table)
+
+    def use_persistence(self, model: PersistenceModel | None) -> None:
+        """Take persistence from a calibrated model, or (None) from the hand-set noisy-or."""
+        self._model = model
+
+    @property
+    def drift(self) -> float:
+        """Predicted minus observed use, exponentially averaged over turns."""
+        return self._drift.value
+
+    def _persistence(self, table: BlockTable) -> FloatArray:
+        if self._model is not None:
+            return self._model.probability(table)
+        return persistence(table, self.settings.weights)
 
     @property
     def cut(self) -> float:
@@ -155,7 +191,7 @@ class GradedPolicy:
 
     def _value(self, table: BlockTable) -> FloatArray:
         """[n] worth of a block on the device: used in this turn, or (weighed less) in the 10 after it."""
-        value = persistence(table, self.settings.weights)
+        value = self._persistence(table)
         if self._turn is None or len(self._turn.chance) != len(table):
             return value
         return (1.0 - (1.0 - self.settings.later_weight * value) * (1.0 - self._turn.chance)).astype(
