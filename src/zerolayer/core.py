@@ -93,6 +93,7 @@ class BlockTable:
     use_count: IntArray  # [n] turns that used the block
     attention: FloatArray  # [n] decayed attention mass observed so far
     match: FloatArray  # [n] match of the current question, 0 to 1; zeros outside a turn
+    forecast: FloatArray  # [n] probability that the next question needs the block; zeros without a forecast
     features: FloatArray  # [n, BLOCK_FEATURES] what keys and text tell; NaN where it is not known
     turn: int = 0
     now: int = 0
@@ -113,6 +114,7 @@ class BlockTable:
             use_count=np.zeros(n, dtype=np.int64),
             attention=np.zeros(n, dtype=np.float32),
             match=np.zeros(n, dtype=np.float32),
+            forecast=np.zeros(n, dtype=np.float32),
             features=np.full((n, len(BLOCK_FEATURES)), np.nan, dtype=np.float32),
         )
 
@@ -134,7 +136,7 @@ class BlockTable:
         more = BlockTable.create([self.block_tokens] * count, self.capacity, self.block_tokens)
         for name in (
             "tokens", "resident", "pinned", "grade", "last_touch", "last_used_turn", "use_count", "attention", "match",
-            "features",
+            "forecast", "features",
         ):  # fmt: skip
             setattr(self, name, np.concatenate([getattr(self, name), getattr(more, name)]))
 
@@ -181,6 +183,8 @@ class TurnMetrics:
     recalled_blocks: int = 0
     fault_blocks: int = 0
     evicted_blocks: int = 0
+    prefetched_blocks: int = 0
+    wasted_prefetches: int = 0
     knit_tokens: int = 0
     recomputed_tokens: int = 0
     discarded_tokens: int = 0

@@ -134,6 +134,16 @@ _DECLARED = (
     Metric("recalled_blocks", "blocks", "count", "blocks loaded before the answer started", "lower"),
     Metric("fault_blocks", "blocks", "count", "blocks loaded on demand while the answer ran", "lower"),
     Metric("evicted_blocks", "blocks", "count", "blocks whose slot was freed in the turn", "lower"),
+    Metric(
+        "prefetched_blocks", "blocks", "count", "blocks loaded ahead of the question, since the last turn"
+    ),
+    Metric(
+        "wasted_prefetches",
+        "blocks",
+        "count",
+        "blocks loaded ahead of a question that left the device in this turn and no turn had used",
+        "lower",
+    ),
     Metric("knit_tokens", "tokens", "count", "recalled tokens recomputed in each other's sight", "lower"),
     Metric("corrupt_blocks", "blocks", "count", "stored blocks with a wrong checksum, recomputed", "lower"),
     Metric(

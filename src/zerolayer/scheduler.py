@@ -24,6 +24,7 @@ from zerolayer.execution.isa import Outcome
 from zerolayer.execution.tiers import TierHierarchy
 from zerolayer.learning.traces import demand_set
 from zerolayer.perception.recall import Signals, fuse
+from zerolayer.prefetching import Prefetcher
 from zerolayer.working_set import SchedulerSettings, WorkingSet
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Scheduler:
     ) -> None:
         self.engine, self.policy, self.settings = engine, policy, settings
         self.working_set = WorkingSet(engine, tiers, token_ids, block_ids, settings)
+        self.prefetcher = Prefetcher(self.working_set)
         self._fault_room = 0  # slots reserved for blocks that the running answer asks for
 
     @property
@@ -150,6 +152,7 @@ class Scheduler:
             ws.keep_tail([*tail_ids, *answer.token_ids])
         self.arena.drop_tail()
         mass, used = self._learn(answer.attended)
+        self.prefetcher.settle(used, metrics)
         metrics.corrupt_blocks = self.executor.corrupt_blocks - repaired[0]
         metrics.recomputed_tokens = self.executor.recomputed_tokens - repaired[1]
         metrics.recomputed_tokens += len(tail_ids) - len(question_ids)

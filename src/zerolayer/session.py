@@ -23,9 +23,11 @@ from zerolayer.errors import BudgetError
 from zerolayer.execution.tiers import HostTier, SessionInfo, SessionStore, TierHierarchy
 from zerolayer.perception.citations import cite
 from zerolayer.perception.dense import encode_blocks
+from zerolayer.perception.intent import AskedTurn, IntentForecast, IntentModel, NextNeed
 from zerolayer.perception.lexical import LexicalIndex
 from zerolayer.perception.recall import Signals
 from zerolayer.perception.retrieval_heads import retrieval_heads
+from zerolayer.prefetching import PrefetchReport
 from zerolayer.scheduler import Scheduler, TurnResult
 from zerolayer.working_set import SchedulerSettings
 
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 AUTO_SHARE = "10%"
 AUTO_LEAST_TOKENS = 2048
 """A device budget of `auto` is this share of the document's full KV, and at least this many tokens."""
+
+INTENT_PLACES = 4
+"""Of the blocks that an answer used, this many say where in the document it was: those that match best."""
 
 QUESTION_TOKENS = 64
 """Room for a question of ordinary length, when the smallest budget is worked out."""
@@ -84,6 +89,8 @@ class Session:
         self._heads = retrieval_heads(engine.fingerprint, engine.geometry.layers, engine.heads)
         self._vectors: FloatArray | None = None
         self._kept = False  # a conversation has begun
+        self._asked: list[AskedTurn] = []
+        self._intent: IntentModel | None = None
 
     @property
     def full_kv_bytes(self) -> int:
@@ -138,7 +145,41 @@ class Session:
         )
         self._kept = self._kept or keep
         citations = cite(self.stream, result.attended, result.match, self._heads)
-        return Answer(question, pieces.finish(), citations, result.metrics), result
+        text = pieces.finish()
+        places = sorted(result.used, key=lambda block: -float(result.match[block]))
+        inside = [block for block in places if block < len(self.stream.blocks)][:INTENT_PLACES]
+        self._asked.append(AskedTurn(question, tuple(inside), text))
+        return Answer(question, text, citations, result.metrics), result
+
+    def forecast_intent(self, history: Sequence[str] | None = None) -> IntentForecast:
+        """Where the next question is likely to go, and the entropy of that forecast.
+
+        `history` are questions, oldest first; None: those of this session, with the blocks their answers used.
+        """
+        if self._intent is None:
+            spans = [(block.char_start, block.char_end) for block in self.stream.blocks]
+            pages = [(block.page_first, block.page_last) for block in self.stream.blocks]
+            self._intent = IntentModel(self.stream.text, spans, pages, self._lexical)
+        turns = self._asked if history is None else [AskedTurn(question) for question in history]
+        return self._intent.forecast(turns)
+
+    def predict_next_intent(self, history: Sequence[str] | None = None) -> tuple[NextNeed, ...]:
+        """The three most likely needs of the next question, best first; their probabilities sum to at most 1.
+
+        `history` as in `forecast_intent`.
+        """
+        return self.forecast_intent(history).needs
+
+    def prefetch_intent(self, history: Sequence[str] | None = None) -> PrefetchReport:
+        """Warm the blocks of the likeliest needs: into host memory, and onto the device where slots are free.
+
+        Nothing leaves the device for it. Raises StoreFullError.
+        """
+        forecast = self.forecast_intent(history)
+        mass = forecast.block_probability
+        blocks = sorted((b for need in forecast.needs for b in need.blocks), key=lambda b: -float(mass[b]))
+        reserve = -(-(QUESTION_TOKENS + self.settings.max_new_tokens) // self.settings.block_tokens)
+        return self.scheduler.prefetcher.prefetch(self.scheduler.policy, mass, blocks, reserve + FAULT_ROOM)
 
     def question_ids(self, question: str) -> list[int]:
         """Tokens of a question in the model's chat template, up to where its answer begins."""

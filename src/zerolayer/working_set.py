@@ -209,6 +209,10 @@ class WorkingSet:
             self.executor.settle(positions)
             self.next_position = len(in_sight) * width
 
+    def prefetch(self, blocks: Sequence[int]) -> None:
+        """Copy blocks from disk to host memory; `log` says what became of it."""
+        self._run(compiler.compile_prefetch(blocks, self.executor.space))
+
     def insert(self, block: int) -> None:
         """Bring one more block in sight while an answer runs: the tail makes room, in memory and in position."""
         slot, position = self.arena.in_sight, self.next_position

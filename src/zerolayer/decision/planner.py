@@ -64,8 +64,24 @@ def plan_room(policy: Policy, table: BlockTable, count: int) -> Plan:
     return Plan(tuple(_evict(policy, table, count - table.free)), reason=f"room for {count} blocks")
 
 
+def plan_warm(policy: Policy, table: BlockTable, reserve_blocks: int = 0) -> Plan:
+    """What to load ahead of the next question; `table.forecast` holds what it is likely to need.
+
+    Takes free slots only, beside `reserve_blocks` for the question and its answer: nothing leaves for a forecast.
+    What a policy warms without regard to the forecast is left out.
+    """
+    room = table.free - reserve_blocks
+    if room < 1:
+        return Plan(reason="no free slot for a forecast")
+    load = policy.warm(table, room)
+    if len(load) > room or not _distinct(load, ~table.resident):
+        raise _broken(policy, "warm", f"{len(load)} blocks, of which at most {room} distinct absent ones fit")
+    wanted = tuple(block for block in load if table.forecast[block] > 0)
+    return Plan(load=wanted, reason=f"forecast for turn {table.turn}")
+
+
 def end_turn(policy: Policy, table: BlockTable, used: Sequence[int], mass: FloatArray) -> None:
-    """Close a turn: count its use in the table, let the policy learn, forget the match, advance the turn.
+    """Close a turn: count its use in the table, let the policy learn, forget match and forecast, advance the turn.
 
     `used` are the blocks that carried the answer, `mass` [n] the attention mass of every block in this turn.
     """
@@ -75,6 +91,7 @@ def end_turn(policy: Policy, table: BlockTable, used: Sequence[int], mass: Float
     table.attention[:] = ATTENTION_DECAY * table.attention + mass
     policy.end_turn(table, used, mass)
     table.match[:] = 0.0
+    table.forecast[:] = 0.0
     table.turn += 1
 
 

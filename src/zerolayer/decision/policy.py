@@ -41,7 +41,11 @@ class Policy(Protocol):
         ...
 
     def warm(self, table: BlockTable, limit: int) -> list[int]:
-        """At most `limit` absent blocks to load when a session starts from storage, before any question."""
+        """At most `limit` absent blocks to load between turns, best first.
+
+        Asked when a session starts from storage, before any question, and when the next question was forecast:
+        then `table.forecast` is not all zeros, and only blocks of the forecast are loaded.
+        """
         ...
 
     def expand(self, table: BlockTable, fault: int) -> list[int]:

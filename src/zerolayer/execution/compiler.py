@@ -9,7 +9,7 @@ import numpy as np
 from zerolayer.core import IntArray, Plan
 from zerolayer.errors import BudgetError
 from zerolayer.execution.addresses import AddressSpace
-from zerolayer.execution.isa import CompressP2, EvictP3, Instruction, Knit, MoveP0, Program
+from zerolayer.execution.isa import CompressP2, EvictP3, Instruction, Knit, MoveP0, Prefetch, Program
 from zerolayer.execution.layout import FREE, arrange
 
 
@@ -69,6 +69,12 @@ def compile_insert(
     else:
         source = space.host(block) if on_host(block) else space.disk(block)
     return Program((MoveP0(source, space.device(slot), space.slot_bytes),))
+
+
+def compile_prefetch(blocks: Collection[int], space: AddressSpace) -> Program:
+    """Copy blocks from disk to host memory."""
+    width = space.slot_bytes
+    return Program(tuple(Prefetch(space.disk(first), count * width) for first, count in runs(blocks)))
 
 
 def compile_compress(slots: Collection[int], space: AddressSpace, codec: str) -> Program:

@@ -118,8 +118,9 @@ class GradedPolicy:
         return lowest(candidates, min(limit, len(candidates)), -table.match[candidates])
 
     def warm(self, table: BlockTable, limit: int) -> list[int]:
-        """Nothing: the first question says what is needed."""
-        return []
+        """What is forecast, likeliest first; without a forecast nothing: the first question says what is needed."""
+        candidates = np.flatnonzero(~table.resident & (table.forecast > 0))
+        return lowest(candidates, min(limit, len(candidates)), -table.forecast[candidates])
 
     def expand(self, table: BlockTable, fault: int) -> list[int]:
         """The block, and absent neighbours as far as earlier answers have used runs of blocks."""
