@@ -14,13 +14,17 @@ from xxhash import xxh3_128_hexdigest
 
 from zerolayer.answering import FAULT_ROOM
 from zerolayer.config import Settings, cache_dir, parse_budget, parse_size
-from zerolayer.core import Answer, FloatArray, ReadProgress
+from zerolayer.core import KEY_FEATURES, Answer, FloatArray, ReadProgress
+from zerolayer.decision.grading import Thresholds
+from zerolayer.decision.policy import GradingPolicy
 from zerolayer.decision.registry import create_policy
 from zerolayer.documents import read_documents
 from zerolayer.documents.document import Document
 from zerolayer.documents.stream import DocumentStream, build_stream, prompt_frame
-from zerolayer.errors import BudgetError
+from zerolayer.errors import BudgetError, SettingError
 from zerolayer.execution.tiers import HostTier, SessionInfo, SessionStore, TierHierarchy
+from zerolayer.learning.calibrate_files import persistence_for
+from zerolayer.perception.block_features import document_features, language_of
 from zerolayer.perception.citations import cite
 from zerolayer.perception.dense import encode_blocks
 from zerolayer.perception.intent import AskedTurn, IntentForecast, IntentModel, NextNeed
@@ -85,7 +89,12 @@ class Session:
             [block.id for block in stream.blocks],
             _scheduler_settings(settings, engine, len(stream.token_ids)),
         )
-        self._lexical = LexicalIndex(stream.text, [(b.char_start, b.char_end) for b in stream.blocks])
+        spans = [(block.char_start, block.char_end) for block in stream.blocks]
+        self._lexical = LexicalIndex(stream.text, spans)
+        self.scheduler.table.features[:, len(KEY_FEATURES) :] = document_features(stream.text, spans)
+        if isinstance(self.scheduler.policy, GradingPolicy):
+            fit = persistence_for(engine.fingerprint, language_of(stream.text))
+            self.scheduler.policy.use_persistence(fit)
         self._heads = retrieval_heads(engine.fingerprint, engine.geometry.layers, engine.heads)
         self._vectors: FloatArray | None = None
         self._kept = False  # a conversation has begun
@@ -180,6 +189,20 @@ class Session:
         blocks = sorted((b for need in forecast.needs for b in need.blocks), key=lambda b: -float(mass[b]))
         reserve = -(-(QUESTION_TOKENS + self.settings.max_new_tokens) // self.settings.block_tokens)
         return self.scheduler.prefetcher.prefetch(self.scheduler.policy, mass, blocks, reserve + FAULT_ROOM)
+
+    def set_entropy_thresholds(
+        self, p0_min: float = 0.17, p1_min: float = 0.10, p2_min: float = 0.05
+    ) -> None:
+        """Move the cuts: the least persistence of P0, P1 and P2. What has been graded is graded again.
+
+        Raises SettingError unless 1 >= p0_min > p1_min > p2_min >= 0, and where the policy does not grade.
+        """
+        thresholds, policy = Thresholds(p0_min, p1_min, p2_min), self.scheduler.policy
+        if not isinstance(policy, GradingPolicy):
+            raise SettingError(
+                f"policy {policy.name!r} does not grade, so there are no thresholds to set; use --policy graded"
+            )
+        policy.set_thresholds(self.scheduler.table, thresholds)
 
     def question_ids(self, question: str) -> list[int]:
         """Tokens of a question in the model's chat template, up to where its answer begins."""
