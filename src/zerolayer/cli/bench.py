@@ -16,6 +16,7 @@ BENCHES = {
         "overhead": "Share of a decode step spent on deciding.",
         "isa": "Instructions against plain frees and copies.",
         "prefill": "Prefill rate against plain Hugging Face.",
+        "quality": "KL to the full cache by share of blocks in sight: zerolayer, droppers, gold evidence.",
         "decode": "Time per token against plain Hugging Face and llama.cpp.",
     }.items()
 }
