@@ -100,8 +100,12 @@ class Answering:
         return moved
 
     def _mass(self) -> FloatArray:
-        """[layers, heads, blocks in sight, block_tokens] of the attention observed since it was last zeroed."""
+        """[layers, heads, blocks in sight, block_tokens] of the attention observed since it was last zeroed.
+
+        The heat map hears of it, the tail's included.
+        """
         arena, mass = self._scheduler.arena, self._scheduler.engine.mass
+        self._scheduler.heat.observe(mass[:, :, : arena.rows].mean(dim=(0, 1)).cpu().numpy())
         rows = arena.in_sight * arena.block_tokens
         seen = mass[:, :, :rows].reshape(*mass.shape[:2], arena.in_sight, arena.block_tokens)
         result: FloatArray = seen.cpu().numpy().copy()

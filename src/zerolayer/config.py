@@ -110,6 +110,10 @@ class Settings(BaseSettings):
     knit_share: float = Field(
         0.25, ge=0.0, le=1.0, description="share of recalled tokens recomputed together"
     )
+    heatmap_side: int = Field(256, description="cells on each side of the heat map; 4 is the small one")
+    pin_blocks: int = Field(
+        2, ge=0, le=64, description="blocks of the hottest bank pinned in the fastest cache"
+    )
     seed: int = Field(0, ge=0, description="seed of everything random")
     home: str | None = Field(None, description="directory for models and sessions")
 
@@ -117,6 +121,15 @@ class Settings(BaseSettings):
     @classmethod
     def _size(cls, value: str, info: ValidationInfo) -> str:
         parse_size(value, info.field_name or "size")
+        return value
+
+    @field_validator("heatmap_side")
+    @classmethod
+    def _side(cls, value: int) -> int:
+        if not 2 <= value <= 1024 or value & (value - 1):
+            raise SettingError(
+                f"heatmap_side is {value}; it must be a power of two from 2 to 1024: 256 is the default, 4 small"
+            )
         return value
 
     @classmethod

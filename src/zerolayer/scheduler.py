@@ -23,6 +23,7 @@ from zerolayer.execution.executor import Executor
 from zerolayer.execution.isa import Outcome
 from zerolayer.execution.tiers import TierHierarchy
 from zerolayer.learning.traces import demand_set
+from zerolayer.perception.heatmap import HeatMap
 from zerolayer.perception.recall import Signals, fuse
 from zerolayer.prefetching import Prefetcher
 from zerolayer.working_set import SchedulerSettings, WorkingSet
@@ -68,6 +69,8 @@ class Scheduler:
         self.engine, self.policy, self.settings = engine, policy, settings
         self.working_set = WorkingSet(engine, tiers, token_ids, block_ids, settings)
         self.prefetcher = Prefetcher(self.working_set)
+        arena = self.working_set.arena
+        self.heat = HeatMap(arena.slots, arena.block_tokens, arena.slot_bytes, settings.heatmap_side)
         self._fault_room = 0  # slots reserved for blocks that the running answer asks for
 
     @property
@@ -152,6 +155,8 @@ class Scheduler:
             ws.keep_tail([*tail_ids, *answer.token_ids])
         self.arena.drop_tail()
         mass, used = self._learn(answer.attended)
+        self.heat.end_turn()
+        ws.keep_near(self.heat.hottest_slots(self.arena.occupant, self.settings.pin_blocks))
         self.prefetcher.settle(used, metrics)
         metrics.corrupt_blocks = self.executor.corrupt_blocks - repaired[0]
         metrics.recomputed_tokens = self.executor.recomputed_tokens - repaired[1]

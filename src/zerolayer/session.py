@@ -33,6 +33,7 @@ from zerolayer.perception.recall import Signals
 from zerolayer.perception.retrieval_heads import retrieval_heads
 from zerolayer.prefetching import PrefetchReport
 from zerolayer.scheduler import Scheduler, TurnResult
+from zerolayer.snapshot import SNAPSHOT_NAME, save_snapshot
 from zerolayer.working_set import SchedulerSettings
 
 if TYPE_CHECKING:
@@ -153,6 +154,8 @@ class Session:
             self.question_ids(question), self.signals(question), pieces.add, max_new_tokens, keep=keep
         )
         self._kept = self._kept or keep
+        path = self._store.directory(self._info.id) / SNAPSHOT_NAME
+        save_snapshot(path, self.scheduler, self.stream.blocks, result.metrics)
         citations = cite(self.stream, result.attended, result.match, self._heads)
         text = pieces.finish()
         places = sorted(result.used, key=lambda block: -float(result.match[block]))
@@ -345,4 +348,6 @@ def _scheduler_settings(settings: Settings, engine: HFEngine, tokens: int) -> Sc
         knit_share=settings.knit_share,
         attend_blocks=settings.attend_blocks,
         max_new_tokens=settings.max_new_tokens,
+        heatmap_side=settings.heatmap_side,
+        pin_blocks=settings.pin_blocks,
     )

@@ -12,13 +12,14 @@ import logging
 import time
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zerolayer.core import IntArray, TurnMetrics
+from zerolayer.core import Block, IntArray, TurnMetrics
 from zerolayer.errors import SettingError, StoreError
 from zerolayer.execution.tiers.files import write_atomic
 from zerolayer.perception.heatmap import HeatMap
@@ -65,8 +66,12 @@ class Snapshot:
         return sorted({page for first, last in spans for page in range(first, last + 1) if page > 0})
 
 
-def save_snapshot(path: Path, scheduler: Scheduler, pages: IntArray, metrics: TurnMetrics) -> None:
-    """Write what a scheduler's last turn left. A failure of the disk costs the snapshot, never the turn."""
+def save_snapshot(path: Path, scheduler: Scheduler, blocks: Sequence[Block], metrics: TurnMetrics) -> None:
+    """Write what a scheduler's last turn left. A failure of the disk costs the snapshot, never the turn.
+
+    `blocks` are those of the documents.
+    """
+    pages = np.asarray([(block.page_first, block.page_last) for block in blocks], dtype=np.int64)
     snapshot = Snapshot(
         scheduler.heat, scheduler.arena.occupant, pages, metrics, scheduler.engine.name, time.time()
     )
@@ -84,14 +89,11 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
         "model": snapshot.model,
         "written": snapshot.written,
     }
+    arrays: dict[str, Any] = {f"heat.{name}": array for name, array in snapshot.heat.state().items()}
+    arrays["about"] = np.asarray(json.dumps(about))
+    arrays["occupant"], arrays["pages"] = snapshot.occupant, snapshot.pages
     buffer = io.BytesIO()
-    np.savez(
-        buffer,
-        about=np.asarray(json.dumps(about)),
-        occupant=snapshot.occupant,
-        pages=snapshot.pages,
-        **{f"heat.{name}": array for name, array in snapshot.heat.state().items()},
-    )
+    np.savez(buffer, **arrays)
     write_atomic(path, [buffer.getvalue()])
 
 

@@ -5,7 +5,7 @@ A working set ties an engine's arena to the tiers behind it. Whatever moves goes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from zerolayer.errors import BlockCorruptError, BlockMissingError, BudgetError
 from zerolayer.execution import compiler
 from zerolayer.execution.executor import Executor
 from zerolayer.execution.isa import Outcome, Program
+from zerolayer.execution.layout import FREE
 from zerolayer.execution.tiers import TierHierarchy
 from zerolayer.perception.dispersion import KeyDispersion
 from zerolayer.perception.key_bounds import KeyBounds
@@ -49,6 +50,8 @@ class SchedulerSettings:
     attend_blocks: int
     max_new_tokens: int
     sink_blocks: int = 1
+    heatmap_side: int = 256
+    pin_blocks: int = 2
 
 
 def chained_id(parent: str, token_ids: Sequence[int]) -> str:
@@ -92,6 +95,7 @@ class WorkingSet:
         self.next_position = 0  # rotary position of the first token behind the blocks in sight
         self.pending: list[int] = []  # tokens of kept turns that do not fill a block
         self._knit_blocks: set[int] = set()
+        self._near: set[int] = set()  # slots kept in the fastest cache
 
     # What the executor asks of the engine
 
@@ -212,6 +216,18 @@ class WorkingSet:
     def prefetch(self, blocks: Sequence[int]) -> None:
         """Copy blocks from disk to host memory; `log` says what became of it."""
         self._run(compiler.compile_prefetch(blocks, self.executor.space))
+
+    def keep_near(self, slots: Collection[int]) -> None:
+        """Keep these slots, and no others, in the fastest cache: pins are of addresses here, as heat is.
+
+        A slot that has been emptied since keeps its pin, and its share of the budget, until a block is in it again.
+        """
+        emptied = {slot for slot in self._near if self.arena.occupant[slot] == FREE}
+        budget = min(self.settings.pin_blocks, self.settings.slots // 2) - len(emptied)
+        wanted = set(sorted(slots)[: max(0, budget)])
+        leaving = self._near - emptied - wanted
+        self._run(compiler.compile_pins(leaving, wanted - self._near, self.executor.space))
+        self._near = emptied | wanted
 
     def insert(self, block: int) -> None:
         """Bring one more block in sight while an answer runs: the tail makes room, in memory and in position."""

@@ -9,7 +9,17 @@ import numpy as np
 from zerolayer.core import IntArray, Plan
 from zerolayer.errors import BudgetError
 from zerolayer.execution.addresses import AddressSpace
-from zerolayer.execution.isa import CompressP2, EvictP3, Instruction, Knit, MoveP0, Prefetch, Program
+from zerolayer.execution.isa import (
+    CompressP2,
+    EvictP3,
+    Instruction,
+    Knit,
+    MoveP0,
+    PinL2,
+    Prefetch,
+    Program,
+    Unpin,
+)
 from zerolayer.execution.layout import FREE, arrange
 
 
@@ -75,6 +85,14 @@ def compile_prefetch(blocks: Collection[int], space: AddressSpace) -> Program:
     """Copy blocks from disk to host memory."""
     width = space.slot_bytes
     return Program(tuple(Prefetch(space.disk(first), count * width) for first, count in runs(blocks)))
+
+
+def compile_pins(leaving: Collection[int], coming: Collection[int], space: AddressSpace) -> Program:
+    """Unpin the slots `leaving`, then pin the slots `coming`; all of them hold blocks."""
+    width = space.slot_bytes
+    unpins = [Unpin(space.device(first), count * width) for first, count in runs(leaving)]
+    pins = [PinL2(space.device(first), count * width) for first, count in runs(coming)]
+    return Program((*unpins, *pins))
 
 
 def compile_compress(slots: Collection[int], space: AddressSpace, codec: str) -> Program:

@@ -110,9 +110,7 @@ class HeatMap:
         rest = fresh - sinks
         self._heat = self.decay * self._heat + resample(rest, units)
         self._sinks = self.decay * self._sinks + resample(sinks, units)
-        accessed = _accessed(rest)
-        if fresh[: self.sink_tokens].any():
-            accessed = np.concatenate([np.arange(self.sink_tokens), accessed])
+        accessed = np.concatenate([np.flatnonzero(sinks), _accessed(rest)])
         first = accessed * units // len(fresh)
         last = ((accessed + 1) * units - 1) // len(fresh)
         self._last[first] = self._last[last] = self.turn

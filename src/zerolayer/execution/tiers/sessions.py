@@ -118,6 +118,11 @@ class SessionStore:
             raise UnknownNameError("session", session_id, self._ids())
         return info
 
+    def directory(self, session_id: str) -> Path:
+        """Where a session is kept, whether it exists or not: room for what describes it, beside its blocks."""
+        self._check_id(session_id)
+        return self._sessions / session_id
+
     def stored_prefix(self, session_id: str, block_ids: Sequence[str]) -> int:
         """Number of leading `block_ids` that the open session holds, intact by header and length."""
         with self._mutex:
