@@ -209,6 +209,7 @@ class Answer:
     text: str
     citations: list[Citation]
     metrics: TurnMetrics
+    early: bool = False  # answered before the document was read, from the blocks that the question points at
 
 
 @dataclass(frozen=True, slots=True)

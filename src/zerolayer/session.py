@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -21,6 +20,7 @@ from zerolayer.decision.registry import create_policy
 from zerolayer.documents import read_documents
 from zerolayer.documents.document import Document
 from zerolayer.documents.stream import DocumentStream, build_stream, prompt_frame
+from zerolayer.early import ShortlistVectors
 from zerolayer.errors import BudgetError, SettingError
 from zerolayer.execution.tiers import HostTier, SessionInfo, SessionStore, TierHierarchy
 from zerolayer.learning.calibrate_files import persistence_for
@@ -32,6 +32,7 @@ from zerolayer.perception.lexical import LexicalIndex
 from zerolayer.perception.recall import Signals
 from zerolayer.perception.retrieval_heads import retrieval_heads
 from zerolayer.prefetching import PrefetchReport
+from zerolayer.reading import Reader, ReadReport
 from zerolayer.scheduler import Scheduler, TurnResult
 from zerolayer.snapshot import SNAPSHOT_NAME, save_snapshot
 from zerolayer.working_set import SchedulerSettings
@@ -49,16 +50,6 @@ INTENT_PLACES = 4
 
 QUESTION_TOKENS = 64
 """Room for a question of ordinary length, when the smallest budget is worked out."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadReport:
-    """What reading the documents took."""
-
-    tokens_total: int
-    tokens_prefilled: int
-    tokens_from_storage: int
-    seconds: float
 
 
 class Session:
@@ -82,51 +73,58 @@ class Session:
             disk,
             lambda needed: store.reserve(needed, keep={info.id}),
         )
-        self.scheduler = Scheduler(
-            engine,
-            tiers,
-            create_policy(settings.policy),
-            stream.token_ids,
-            [block.id for block in stream.blocks],
-            _scheduler_settings(settings, engine, len(stream.token_ids)),
+        self._policy = create_policy(settings.policy)
+        sizes = _scheduler_settings(settings, engine, len(stream.token_ids))
+        self._reader = Reader(
+            engine, stream, tiers, store, info, sizes, lambda: self._new_scheduler(tiers, sizes)
         )
         spans = [(block.char_start, block.char_end) for block in stream.blocks]
         self._lexical = LexicalIndex(stream.text, spans)
-        self.scheduler.table.features[:, len(KEY_FEATURES) :] = document_features(stream.text, spans)
-        if isinstance(self.scheduler.policy, GradingPolicy):
+        self._shortlist = ShortlistVectors(encoder, stream.text, spans) if encoder is not None else None
+        self._features = document_features(stream.text, spans)
+        if isinstance(self._policy, GradingPolicy):
             fit = persistence_for(engine.fingerprint, language_of(stream.text))
-            self.scheduler.policy.use_persistence(fit)
+            self._policy.use_persistence(fit)
         self._heads = retrieval_heads(engine.fingerprint, engine.geometry.layers, engine.heads)
         self._vectors: FloatArray | None = None
         self._kept = False  # a conversation has begun
         self._asked: list[AskedTurn] = []
         self._intent: IntentModel | None = None
 
+    def _new_scheduler(self, tiers: TierHierarchy, sizes: SchedulerSettings) -> Scheduler:
+        stream = self.stream
+        ids = [block.id for block in stream.blocks]
+        scheduler = Scheduler(self.engine, tiers, self._policy, stream.token_ids, ids, sizes)
+        scheduler.table.features[:, len(KEY_FEATURES) :] = self._features
+        return scheduler
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The scheduler of the whole document. After an early answer it is another one."""
+        return self._reader.scheduler
+
+    @property
+    def answers_early(self) -> bool:
+        """Whether the next question would be answered before the document is read, from what it points at."""
+        return not self._reader.finished and self._reader.early.worthwhile()
+
     @property
     def full_kv_bytes(self) -> int:
         """Bytes that the whole document's KV would take on the device."""
         return len(self.stream.token_ids) * self.engine.geometry.token_bytes
 
-    def read(self, on_progress: Callable[[ReadProgress], None] | None = None) -> ReadReport:
-        """Read what storage does not hold yet. Stops and resumes at block granularity."""
-        started = time.perf_counter()
-        width, total = self.settings.block_tokens, len(self.stream.token_ids)
-        stored = self.scheduler.restore() * width
-        self._vectors = self._encode()
-        done, prefill_started = stored, time.perf_counter()
+    def read(
+        self,
+        on_progress: Callable[[ReadProgress], None] | None = None,
+        until: Callable[[], bool] | None = None,
+    ) -> ReadReport:
+        """Read what storage does not hold yet, as long as `until` is false. Stops and resumes at block granularity."""
+        return self._reader.read(on_progress, until, prepare=self._encode)
 
-        def report() -> None:
-            if on_progress is not None:
-                seconds = time.perf_counter() - prefill_started
-                on_progress(ReadProgress(done, total, (done - stored) / max(seconds, 1e-9), stored))
-
-        report()
-        while tokens := self.scheduler.read_chunk():
-            done += tokens
-            report()
-        self._info = replace(self._info, tokens_total=total, last_used=time.time())
-        self._store.save(self._info)
-        return ReadReport(total, done - stored, stored, time.perf_counter() - started)
+    @property
+    def read_report(self) -> ReadReport:
+        """How far reading has come in this session."""
+        return self._reader.report()
 
     def ask(
         self,
@@ -137,6 +135,7 @@ class Session:
     ) -> Answer:
         """Answer one question. With `keep`, later questions see this turn.
 
+        Before `read` it is answered early where that pays (`answers_early`); otherwise the document is read first.
         `on_text` hears the answer piece by piece. Raises QuestionTooLongError.
         """
         return self.answer(question, on_text, keep, max_new_tokens)[0]
@@ -150,18 +149,23 @@ class Session:
     ) -> tuple[Answer, TurnResult]:
         """As `ask`, with all that was observed: attention, match, instructions."""
         pieces = TextPieces(self.engine.tokenizer, on_text)
-        result = self.scheduler.turn(
+        early = self.answers_early
+        if not early and not self._reader.finished:
+            self.read()
+        turn = self._reader.early_turn if early else self.scheduler.turn
+        result = turn(
             self.question_ids(question), self.signals(question), pieces.add, max_new_tokens, keep=keep
         )
         self._kept = self._kept or keep
-        path = self._store.directory(self._info.id) / SNAPSHOT_NAME
-        save_snapshot(path, self.scheduler, self.stream.blocks, result.metrics)
+        if not early:  # an early answer has an arena of its own
+            path = self._store.directory(self._info.id) / SNAPSHOT_NAME
+            save_snapshot(path, self.scheduler, self.stream.blocks, result.metrics)
         citations = cite(self.stream, result.attended, result.match, self._heads)
         text = pieces.finish()
         places = sorted(result.used, key=lambda block: -float(result.match[block]))
         inside = [block for block in places if block < len(self.stream.blocks)][:INTENT_PLACES]
         self._asked.append(AskedTurn(question, tuple(inside), text))
-        return Answer(question, text, citations, result.metrics), result
+        return Answer(question, text, citations, result.metrics, early), result
 
     def forecast_intent(self, history: Sequence[str] | None = None) -> IntentForecast:
         """Where the next question is likely to go, and the entropy of that forecast.
@@ -215,20 +219,23 @@ class Session:
 
     def signals(self, question: str) -> Signals:
         """What the question's words and meaning point at, [blocks] each, before any key is looked at."""
-        dense = None
+        words, dense = self._lexical.scores(question), None
         if self._vectors is not None and self._encoder is not None:
             dense = self._vectors @ self._encoder.encode([question])[0]
-        return Signals(self._lexical.scores(question), dense)
+        elif self._shortlist is not None:
+            dense = self._shortlist.cosines(question, words)
+        return Signals(words, dense)
 
-    def _encode(self) -> FloatArray | None:
+    def _encode(self) -> None:
         """Sentence vectors of the blocks, computed once per document and kept beside its blocks."""
-        if self._encoder is None:
-            return None
+        if self._encoder is None or self._vectors is not None:
+            return
         path = cache_dir() / "vectors" / f"{self._info.id}-{self._encoder.name}-2.npy"
         if path.is_file():
             vectors: FloatArray = np.load(path)
             if len(vectors) == len(self.stream.blocks):
-                return vectors
+                self._vectors = vectors
+                return
         spans = [(block.char_start, block.char_end) for block in self.stream.blocks]
         vectors = encode_blocks(self._encoder, self.stream.text, spans)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -236,11 +243,11 @@ class Session:
         with temporary.open("wb") as stream:
             np.save(stream, vectors)
         temporary.replace(path)
-        return vectors
+        self._vectors = vectors
 
     def close(self) -> None:
         """Give the stored session free for others; nothing is lost."""
-        self.scheduler.working_set.forget_conversation()
+        self._reader.forget_conversation()
         self._store.close(self._info.id)
 
     def __enter__(self) -> Self:

@@ -33,6 +33,7 @@ class SessionInfo:
     created: float = 0.0
     last_used: float = 0.0
     block_ids: tuple[str, ...] = ()  # in document order
+    early_forms: dict[str, int] = field(default_factory=dict)  # ids of blocks computed out of order → block index
     grade: str = "P1"  # P3 when no process has the session open
 
 
@@ -91,6 +92,7 @@ def merge(given: SessionInfo, stored: SessionInfo | None, now: float) -> Session
         last_used=now,
         tokens_total=given.tokens_total or stored.tokens_total,
         block_ids=given.block_ids or stored.block_ids,
+        early_forms=given.early_forms or stored.early_forms,
     )
 
 
