@@ -251,10 +251,10 @@ def test_command_reports_every_method_draws_and_exits_with_3_when_missed(data, t
         quality, "load_settings", lambda **flags: load_settings(**{**SETTINGS, "seed": flags["seed"]})
     )
     monkeypatch.setattr(quality, "BAR", 1e-9)
-    plot, records = tmp_path / "plot.png", tmp_path / "scores.jsonl"
+    plot, records, cases = tmp_path / "plot.png", tmp_path / "scores.jsonl", tmp_path / "cases.json"
     arguments = [
         "--data", str(data), "--contracts", "2", "--turns", "2", "--tokens", "128", "400", "--share", "25",
-        "--share", "50", "--plot", str(plot), "--records", str(records), "--json",
+        "--share", "50", "--plot", str(plot), "--records", str(records), "--cases", str(cases), "--json",
     ]  # fmt: skip
     ran = CliRunner().invoke(quality.command, arguments, standalone_mode=False)
     assert ran.exception is None
@@ -268,6 +268,8 @@ def test_command_reports_every_method_draws_and_exits_with_3_when_missed(data, t
     assert {"machine", "threads", "seed", "commit", "threshold", "by_turn", "kl_interval"} <= set(result)
     assert plot.read_bytes().startswith(b"\x89PNG")
     lines = records.read_text(encoding="utf-8").splitlines()
+    written = json.loads(cases.read_text(encoding="utf-8"))["cases"]
+    assert [len(case["turns"]) for case in written] == [2, 2]
     assert len(lines) == 2 * 2 * (1 + 2 * (len(METHODS) + len(quality.ENGINE_ROWS)))
 
 

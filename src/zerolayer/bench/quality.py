@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +10,13 @@ import click
 
 from zerolayer.bench import common
 from zerolayer.bench.common import report, seed_option, threads_option
+from zerolayer.bench.quality_run import ENGINE_ROWS, Plan, of_model
 from zerolayer.cli.options import json_option
-from zerolayer.cli.output import note, progress
-from zerolayer.config import Settings, load_settings
-from zerolayer.errors import UnknownNameError, UsageError
+from zerolayer.config import load_settings
+from zerolayer.errors import UnknownNameError
 
 if TYPE_CHECKING:
-    import torch
-
-    from zerolayer.bench.quality_cases import Case, Prepared
-    from zerolayer.bench.quality_metrics import Score
-    from zerolayer.engines.hf.engine import HFEngine
-    from zerolayer.perception.dense import SentenceEncoder
+    from zerolayer.bench.quality_cases import Asked
 
 BAR, BAR_SHARE = 0.35, 25
 """KL in nats that zerolayer may have at most, at this percentage of the blocks."""
@@ -32,120 +24,11 @@ BAR, BAR_SHARE = 0.35, 25
 JUDGED = ("zerolayer", "zerolayer_engine")
 """What the bar is for: the selection beside the other methods, and the scheduler itself."""
 
-ENGINE_ROWS = {
-    "zerolayer_engine": True,
-    "zerolayer_engine_no_knit": True,
-    "zerolayer_engine_read_in_budget": False,
-}
-"""Rows of the real scheduler, and whether they start from blocks that were read in full sight."""
-
 SETTING = (
     "main rows: exact cache, original positions, everything out of sight masked, each question right behind the "
     "document; rows zerolayer_engine*: the scheduler, compact positions, blocks decoded from the codec. The first "
     "block always is in sight and counts; question and answer do not count. *_tokens choose tokens for each head"
 )
-
-Listen = Callable[["Score"], None]
-
-
-def measure(
-    case: Case,
-    engine: HFEngine,
-    encoder: SentenceEncoder | None,
-    settings: Settings,
-    methods: Sequence[str],
-    shares: Sequence[int],
-    listen: Listen,
-) -> None:
-    """One contract: every method at every share, each turn's score told to `listen`."""
-    from zerolayer.bench.quality_cases import prepare
-
-    with progress(f"reading {case.name[:40]}") as update:
-        prepared = prepare(case, engine, encoder, settings.max_new_tokens, settings.seed, update)
-    for score in _masked(prepared, engine, settings, [m for m in methods if m not in ENGINE_ROWS], shares):
-        listen(score)
-    for score in _scheduled(prepared, engine, settings, [m for m in methods if m in ENGINE_ROWS], shares):
-        listen(score)
-
-
-def _masked(
-    prepared: Prepared, engine: HFEngine, settings: Settings, methods: Sequence[str], shares: Sequence[int]
-) -> Iterator[Score]:
-    """Methods that choose from the exact cache; first the full cache itself, whose share is 100."""
-    from zerolayer.bench.quality_selection import METHODS
-
-    cache, blocks = prepared.cache, prepared.cache.blocks
-    for turn, reference in enumerate(prepared.references):
-        logits = cache.forced(reference, None)
-        yield _score(prepared, engine, turn, "full", 100, logits, reference.answer_ids, 1.0)
-        for method in methods:
-            for share in shares:
-                visible = METHODS[method](prepared.view, turn, blocks_of(share, blocks))
-                logits = cache.forced(reference, visible)
-                answer = cache.own_answer(reference, logits, visible, settings.max_new_tokens)
-                yield _score(prepared, engine, turn, method, share, logits, answer, float(visible.mean()))
-
-
-def _scheduled(
-    prepared: Prepared, engine: HFEngine, settings: Settings, rows: Sequence[str], shares: Sequence[int]
-) -> Iterator[Score]:
-    """The real scheduler over the same conversation."""
-    from zerolayer.bench.quality_engine import conversation, empty_tiers, sized, store
-
-    stream, turns = prepared.case.stream, list(zip(prepared.references, prepared.signals, strict=True))
-    longest = max(len(reference.question_ids) for reference in prepared.references)
-    with ExitStack() as stack:
-        whole = None
-        for row in rows:
-            for share in shares:
-                if ENGINE_ROWS[row] and whole is None:
-                    whole = stack.enter_context(empty_tiers())
-                    store(prepared.cache, whole, [block.id for block in stream.blocks], settings.codec)
-                tiers = whole if ENGINE_ROWS[row] else stack.enter_context(empty_tiers())
-                assert tiers is not None
-                sizes = sized(settings, blocks_of(share, prepared.cache.blocks), longest)
-                if row == "zerolayer_engine_no_knit":
-                    sizes = dataclasses.replace(sizes, knit_share=0.0)
-                done = conversation(engine, stream, tiers, sizes, settings.policy, turns)
-                for turn, result in enumerate(done):
-                    yield _score(
-                        prepared, engine, turn, row, share, result.logits, result.answer_ids,
-                        result.visible, result.knit_tokens,
-                    )  # fmt: skip
-
-
-def blocks_of(share: int, blocks: int) -> int:
-    """Blocks in sight at a share in percent: at least the sinks and one more."""
-    return min(blocks, max(2, round(share * blocks / 100)))
-
-
-def _score(
-    prepared: Prepared,
-    engine: HFEngine,
-    turn: int,
-    method: str,
-    share: int,
-    logits: torch.Tensor,
-    answer: Sequence[int],
-    visible: float,
-    knit_tokens: int = 0,
-) -> Score:
-    from zerolayer.bench.quality_metrics import Score, answer_f1, kl_divergence, top1_agreement
-
-    reference, labels = prepared.references[turn], prepared.case.questions[turn][1]
-    text = engine.tokenizer.decode(answer, skip_special_tokens=True)
-    return Score(
-        engine.name,
-        prepared.case.name,
-        turn + 1,
-        method,
-        share,
-        kl_divergence(reference.log_probs, logits),
-        top1_agreement(reference.log_probs, logits),
-        answer_f1(text, labels.answer),
-        visible,
-        knit_tokens,
-    )
 
 
 @click.command()
@@ -178,6 +61,8 @@ def _score(
 @click.option(
     "--records", type=click.Path(dir_okay=False, path_type=Path), help="Append every score as JSON."
 )
+@click.option("--cases", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write the conversations of the last model for quality_kvpress.py.")  # fmt: skip
 @seed_option
 @threads_option
 @json_option
@@ -190,11 +75,12 @@ def command(
     tokens: tuple[int, int],
     shares: tuple[int, ...],
     methods: tuple[str, ...],
-    wording: str,
+    wording: Asked,
     answer_tokens: int,
     encoder: str,
     plot: Path | None,
     records: Path | None,
+    cases: Path | None,
     seed: int,
     threads: int | None,
     as_json: bool,
@@ -203,7 +89,9 @@ def command(
 
     Exits with 3 when zerolayer's KL at 25 % is above 0.35 nats with any model.
     """
-    chosen = _methods(methods)
+    plan = Plan(
+        data, split, contracts, turns, tokens, wording, shares, tuple(_methods(methods)), records, cases
+    )
     if threads:
         import torch
 
@@ -211,9 +99,7 @@ def command(
     results = {}
     for model in models:
         settings = load_settings(model=model, seed=seed, encoder=encoder, max_new_tokens=answer_tokens)
-        results[model] = _of_model(
-            settings, data, split, contracts, turns, tokens, shares, chosen, wording, records
-        )
+        results[model] = of_model(settings, plan)
     judged = {
         f"{model} {row}": result["kl"][row].get(str(BAR_SHARE))
         for model, result in results.items()
@@ -251,52 +137,6 @@ def _methods(names: Sequence[str]) -> list[str]:
         if name not in known:
             raise UnknownNameError("method", name, known)
     return list(names) or known
-
-
-def _of_model(
-    settings: Settings,
-    data: Path,
-    split: str,
-    contracts: int,
-    turns: int,
-    tokens: tuple[int, int],
-    shares: Sequence[int],
-    methods: Sequence[str],
-    wording: Any,
-    records: Path | None,
-) -> dict[str, Any]:
-    """All contracts with one model; its summary, and which contracts they were."""
-    from zerolayer.bench.quality_cases import choose_cases
-    from zerolayer.bench.quality_metrics import summary
-    from zerolayer.engines.hf.loading import load_encoder, load_engine
-    from zerolayer.learning.labelled import labelled_contracts
-
-    labelled = labelled_contracts(data, split)
-    engine, encoder = load_engine(settings), load_encoder(settings)
-    if tokens[1] + 512 > engine.window:
-        raise UsageError(
-            f"--tokens {tokens[0]} {tokens[1]}: with a question they may exceed the window of {settings.model}, "
-            f"{engine.window} tokens; at most {engine.window - 512} are allowed"
-        )
-    cases = choose_cases(
-        labelled, engine.tokenizer, settings.block_tokens, contracts, turns, tokens, wording, settings.seed
-    )
-    scores: list[Score] = []
-
-    def listen(score: Score) -> None:
-        scores.append(score)
-        if records is not None:
-            with records.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(dataclasses.asdict(score)) + "\n")
-
-    for number, case in enumerate(cases, start=1):
-        measure(case, engine, encoder, settings, methods, shares, listen)
-        note(f"{settings.model}: {number} of {len(cases)} contracts")
-    return {
-        **summary(scores, settings.seed),
-        "questions": sum(len(case.questions) for case in cases),
-        "contracts": [{"name": case.name, "tokens": len(case.stream.token_ids)} for case in cases],
-    }
 
 
 COLUMNS = ("model", "method", "in sight", "KL", "95 % interval", "top-1", "F1")
