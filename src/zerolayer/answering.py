@@ -102,11 +102,11 @@ class Answering:
     def _mass(self) -> FloatArray:
         """[layers, heads, blocks in sight, block_tokens] of the attention observed since it was last zeroed.
 
-        The heat map hears of it, the tail's included.
+        The heat map hears of it, and of the tail's.
         """
         arena, mass = self._scheduler.arena, self._scheduler.engine.mass
-        self._scheduler.heat.observe(mass[:, :, : arena.rows].mean(dim=(0, 1)).cpu().numpy())
         rows = arena.in_sight * arena.block_tokens
+        self._scheduler.heat.observe(mass[:, :, : arena.rows].mean(dim=(0, 1)).cpu().numpy(), rows)
         seen = mass[:, :, :rows].reshape(*mass.shape[:2], arena.in_sight, arena.block_tokens)
         result: FloatArray = seen.cpu().numpy().copy()
         return result

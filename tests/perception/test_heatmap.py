@@ -160,6 +160,18 @@ def test_banks_and_zones_have_addresses_and_blocks(side):
     assert heat.heat.ravel()[0] > 100  # the map shows the sinks all the same
 
 
+def test_the_open_tail_is_in_the_map_but_makes_no_bank_hot():
+    heat = HeatMap(slots=8, slot_tokens=8, slot_bytes=64)
+    accesses = np.ones(48)
+    accesses[40:] = 100.0
+    heat.observe(accesses, block_tokens=40)
+    heat.end_turn()
+    assert heat.heat.sum() == pytest.approx(accesses.sum())
+    assert heat.slot_heat.tolist() == pytest.approx([4, 8, 8, 8, 8, 0, 0, 0])
+    assert heat.hot_banks(np.arange(8)) == []
+    assert heat.last_access.ravel()[-256 * 96 : -256 * 64].tolist() == [0] * (256 * 32)
+
+
 def test_even_heat_names_nothing():
     heat = HeatMap(slots=16, slot_tokens=8, slot_bytes=64)
     heat.observe(np.ones(128))

@@ -25,9 +25,14 @@ COMMANDS = {
     "chat": LazyCommand("zerolayer.cli.chat:chat", "Talk about documents in the terminal."),
     "demo": LazyCommand("zerolayer.cli.demo:demo", "A 127-page contract, 19 questions, bounded memory."),
     "bench": LazyCommand("zerolayer.cli.bench:bench", "Measure: exactness, growth, recall, overhead, speed."),
+    "calibrate": LazyCommand(
+        "zerolayer.cli.calibrate:calibrate", "Fit the prediction of use to your own documents."
+    ),
     "doctor": LazyCommand(
         "zerolayer.cli.doctor:doctor", "Say what works on this machine and how to fix the rest."
     ),
+    "heatmap": LazyCommand("zerolayer.cli.heatmap:heatmap", "Draw where attention fell in device memory."),
+    "top": LazyCommand("zerolayer.cli.top:top", "Watch a session: tiers, grades, heat, the last turn."),
     "model": LazyCommand("zerolayer.cli.model:model", "List, add and locate models."),
 }
 
@@ -41,6 +46,7 @@ _EXTRA_OF = {
     "filelock": "hf",
     "reportlab": "demo",
     "matplotlib": "plots",
+    "sklearn": "learn",
 }
 
 

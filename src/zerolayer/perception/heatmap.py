@@ -54,7 +54,7 @@ class Region:
     slots: int
     address: int  # of its first byte in the arena
     size: int  # bytes
-    heat: float  # decayed accesses, sinks left out
+    heat: float  # decayed accesses, sinks and tails left out
     share: float  # of the heat of all slots
     last_access: int  # turn, -1 never
     blocks: tuple[int, ...]  # that lie there now, by slot
@@ -73,8 +73,9 @@ def check_side(side: int) -> int:
 class HeatMap:
     """Heat of an arena of `slots` slots, each of `slot_tokens` tokens and `slot_bytes` bytes, from address 0 on.
 
-    The first `sink_tokens` tokens draw attention whatever they say (arXiv:2309.17453): the map shows them, but they
-    make no bank hot. Raises SettingError for an impossible `side`.
+    The first `sink_tokens` tokens draw attention whatever they say (arXiv:2309.17453), and the open tail, a question
+    and its answer, is gone after its turn: the map shows both, but they make no bank hot. Raises SettingError for an
+    impossible `side`.
     """
 
     def __init__(
@@ -91,30 +92,35 @@ class HeatMap:
         self.turn = 0
         """Turns that have ended."""
         self._fresh = np.zeros(slots * slot_tokens)  # accesses of the running turn, per token
+        self._fresh_aside = np.zeros(slots * slot_tokens)
         units = min(side * side, slots * slot_tokens)
-        self._heat = np.zeros(units)  # without the sinks
-        self._sinks = np.zeros(units)
+        self._heat = np.zeros(units)  # of blocks
+        self._aside = np.zeros(units)  # of the sinks and of open tails
         self._last: IntArray = np.full(units, -1, dtype=np.int64)
 
     # Updating
 
-    def observe(self, accesses: npt.NDArray[np.floating[Any]]) -> None:
-        """Add the accesses of some queries, `[tokens]` from address 0 on, mean over layers and heads."""
-        self._fresh[: len(accesses)] += accesses
+    def observe(self, accesses: npt.NDArray[np.floating[Any]], block_tokens: int | None = None) -> None:
+        """Add the accesses of some queries, `[tokens]` from address 0 on, mean over layers and heads.
+
+        The first `block_tokens` of them (None: all) lie in blocks, the others in the open tail.
+        """
+        sinks, end = self.sink_tokens, len(accesses) if block_tokens is None else block_tokens
+        fresh, aside = self._fresh[: len(accesses)], self._fresh_aside[: len(accesses)]
+        fresh[sinks:end] += accesses[sinks:end]
+        aside[:sinks] += accesses[:sinks]
+        aside[max(sinks, end) :] += accesses[max(sinks, end) :]
 
     def end_turn(self) -> None:
         """Decay, fold in what the turn has observed, and note what was accessed."""
-        fresh, units = self._fresh, len(self._heat)
-        sinks = np.zeros_like(fresh)
-        sinks[: self.sink_tokens] = fresh[: self.sink_tokens]
-        rest = fresh - sinks
-        self._heat = self.decay * self._heat + resample(rest, units)
-        self._sinks = self.decay * self._sinks + resample(sinks, units)
-        accessed = np.concatenate([np.flatnonzero(sinks), _accessed(rest)])
-        first = accessed * units // len(fresh)
-        last = ((accessed + 1) * units - 1) // len(fresh)
+        tokens, units = len(self._fresh), len(self._heat)
+        self._heat = self.decay * self._heat + resample(self._fresh, units)
+        self._aside = self.decay * self._aside + resample(self._fresh_aside, units)
+        # Apart from each other: sinks and tail would else be all that carried the turn.
+        accessed = np.concatenate([_accessed(self._fresh), _accessed(self._fresh_aside)])
+        first, last = accessed * units // tokens, ((accessed + 1) * units - 1) // tokens
         self._last[first] = self._last[last] = self.turn
-        self._fresh[:] = 0.0
+        self._fresh[:] = self._fresh_aside[:] = 0.0
         self.turn += 1
 
     # Cells
@@ -126,8 +132,8 @@ class HeatMap:
 
     @property
     def heat(self) -> Heat:
-        """`[side, side]` decayed accesses of each cell, sinks included, addresses rising along the rows."""
-        return resample(self._heat + self._sinks, self.side**2).reshape(self.side, self.side)
+        """`[side, side]` decayed accesses of each cell, sinks and tails included, addresses rising along the rows."""
+        return resample(self._heat + self._aside, self.side**2).reshape(self.side, self.side)
 
     @property
     def last_access(self) -> IntArray:
@@ -144,7 +150,7 @@ class HeatMap:
         The Memory Access Patterns of HPC Applications", SC 2005: min(1, weighed mean of the neighbours / own heat).
         A token that is hot alone scores near 0, one within a run of equals 1.
         """
-        heat = self._heat + self._sinks
+        heat = self._heat + self._aside
         total, weights = np.zeros_like(heat), np.zeros_like(heat)
         for stride in range(1, min(LOCALITY_STRIDES, len(heat) - 1) + 1):
             above, below = slice(stride, None), slice(None, -stride)
@@ -157,7 +163,7 @@ class HeatMap:
 
     def coarse(self, rows: int, columns: int) -> Heat:
         """`[rows, columns]` heat of as many cells of equal size, for a small display."""
-        return resample(self._heat + self._sinks, rows * columns).reshape(rows, columns)
+        return resample(self._heat + self._aside, rows * columns).reshape(rows, columns)
 
     def _units_of_cells(self) -> tuple[IntArray, IntArray]:
         """First and last token or cell of what is kept that each cell overlaps, `[side²]`."""
@@ -168,7 +174,7 @@ class HeatMap:
 
     @property
     def slot_heat(self) -> Heat:
-        """`[slots]` decayed accesses of each slot, sinks left out."""
+        """`[slots]` decayed accesses of each slot, sinks and tails left out."""
         return resample(self._heat, self.slots)
 
     def hot_banks(self, occupant: IntArray) -> list[Region]:
@@ -236,7 +242,7 @@ class HeatMap:
             "sizes": np.asarray(sizes, dtype=np.int64),
             "decay": np.asarray(self.decay),
             "heat": self._heat,
-            "sinks": self._sinks,
+            "aside": self._aside,
             "last": self._last,
         }
 
@@ -247,11 +253,11 @@ class HeatMap:
         if min(slots, slot_tokens, slot_bytes, sink_tokens + 1, turn + 1) < 1:
             raise ValueError("a heat map of nothing")
         units = min(check_side(side) ** 2, slots * slot_tokens)
-        if not all(state[name].shape == (units,) for name in ("heat", "sinks", "last")):
+        if not all(state[name].shape == (units,) for name in ("heat", "aside", "last")):
             raise ValueError(f"a heat map whose arrays do not have {units} elements")
         restored = cls(slots, slot_tokens, slot_bytes, side, float(state["decay"]), sink_tokens)
         restored.turn = turn
-        restored._heat, restored._sinks, restored._last = (state[n] for n in ("heat", "sinks", "last"))
+        restored._heat, restored._aside, restored._last = (state[n] for n in ("heat", "aside", "last"))
         return restored
 
 

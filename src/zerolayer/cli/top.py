@@ -1,0 +1,227 @@
+"""`zerolayer top`: a session as it is now, from what it saves at the end of every turn."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zerolayer.cli.options import json_option
+from zerolayer.cli.output import emit_json
+from zerolayer.cli.stored import LATEST, find_session, open_store, place, read_heat, regions_json, short_id
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from zerolayer.execution.tiers import SessionStore
+    from zerolayer.execution.tiers.sessions import StoredSession
+    from zerolayer.perception.heatmap import Region
+    from zerolayer.snapshot import Snapshot
+
+ROWS, COLUMNS = 16, 64
+_SHADES = (("·", "grey37"), ("░", "blue3"), ("▒", "magenta3"), ("▓", "orange3"), ("█", "bright_yellow"))
+_DECADES = 1.0
+"""Powers of ten of heat between two shades."""
+_REGIONS = 4
+_PIPE_WIDTH = 100  # columns where there is no terminal
+
+_METRICS = (
+    ("ttft_s", "first token", "s"),
+    ("recall_s", "of it recall", "s"),
+    ("knit_s", "of it knitting", "s"),
+    ("decode_s_per_token", "per token", "s"),
+    ("answer_tokens", "answer", "tokens"),
+    ("recalled_blocks", "recalled", "blocks"),
+    ("fault_blocks", "faults", "blocks"),
+    ("evicted_blocks", "evicted", "blocks"),
+    ("recomputed_tokens", "recomputed", "tokens"),
+    ("discarded_tokens", "discarded", "tokens"),
+    ("device_bytes", "device memory", "MiB"),
+)
+
+
+@click.command()
+@click.argument("session", default=LATEST)
+@click.option("--once", is_flag=True, help="Print one frame and end; so it is where stdout is no terminal.")
+@click.option(
+    "--interval",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(min=0.1),
+    help="Seconds between two frames.",
+)
+@json_option
+def top(session: str, once: bool, interval: float, as_json: bool) -> int:
+    """Watch SESSION: tokens by tier, grades, heat of the device memory, the last turn. Ctrl-C ends it.
+
+    SESSION is `latest` (the default), a document's file name, or the beginning of a session's id. A session is seen
+    as it was at the end of its last turn, whichever process runs it.
+    """
+    store = open_store()
+    stored = find_session(store, session)
+    if as_json:
+        emit_json(to_json(stored, read_heat(store, stored)))
+        return 0
+    from rich.console import Console
+
+    terminal = sys.stdout.isatty()
+    console = Console(file=sys.stdout, width=None if terminal else _PIPE_WIDTH)
+    if once or not terminal:
+        console.print(frame(stored, read_heat(store, stored)))
+        return 0
+    return _watch(console, store, session, interval)
+
+
+def _watch(console: Any, store: SessionStore, name: str, interval: float) -> int:
+    """Redraw until interrupted; `latest` follows whatever session is used."""
+    from rich.live import Live
+
+    try:
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                stored = find_session(store, name)
+                live.update(frame(stored, read_heat(store, stored)), refresh=True)
+                time.sleep(interval)
+    except KeyboardInterrupt:
+        return 130
+
+
+def to_json(stored: StoredSession, snapshot: Snapshot | None) -> dict[str, Any]:
+    """What one frame shows, as plain data."""
+    shown: dict[str, Any] = {
+        "session": stored.info.id,
+        "title": stored.info.title,
+        "in_use": stored.in_use,
+        "stored_bytes": stored.nbytes,
+        "document_tokens": stored.info.tokens_total,
+        "turns": 0,
+    }
+    if snapshot is None:
+        return shown
+    heat = snapshot.heat
+    return {
+        **shown,
+        "model": snapshot.model,
+        "written": snapshot.written,
+        "turns": heat.turn,
+        "arena_bytes": heat.nbytes,
+        "heatmap_side": heat.side,
+        "heat": heat.coarse(min(ROWS, heat.side), min(ROWS, heat.side)),
+        "hot_banks": regions_json(snapshot, heat.hot_banks(snapshot.occupant)),
+        "cold_zones": regions_json(snapshot, heat.cold_zones(snapshot.occupant)),
+        "metrics": asdict(snapshot.metrics),
+    }
+
+
+def frame(stored: StoredSession, snapshot: Snapshot | None) -> RenderableType:
+    """One picture of the session."""
+    from rich.columns import Columns
+    from rich.console import Group
+    from rich.panel import Panel
+    from rich.text import Text
+
+    info = stored.info
+    about = Text(
+        f"session {short_id(stored)} · {info.tokens_total:,} tokens · {stored.nbytes / 2**20:,.1f} MiB stored"
+    )
+    about.append(" · open" if stored.in_use else " · closed", style="green" if stored.in_use else "dim")
+    if snapshot is None:
+        body: RenderableType = Group(about, Text("no turn has ended yet: ask it a question", style="yellow"))
+        return Panel(body, title=Text(info.title), title_align="left")
+    metrics = snapshot.metrics
+    age = max(0, int(time.time() - snapshot.written))
+    about.append(f"\n{snapshot.model} · policy {metrics.policy} · turn {metrics.turn}, ended {age:,} s ago")
+    if metrics.status != "active":
+        about.append(f"\n{metrics.status}: {metrics.reason}", style="bold red")
+    heat = snapshot.heat
+    counts = Columns(
+        [
+            _pairs("tokens by tier", [(name, f"{count:,}") for name, count in metrics.tier_tokens.items()]),
+            _pairs("blocks by grade", [(name, f"{count:,}") for name, count in metrics.grade_counts.items()]),
+            _pairs(
+                "last turn", [(label, _value(getattr(metrics, key), unit)) for key, label, unit in _METRICS]
+            ),
+        ],
+        padding=(0, 3),
+    )
+    return Panel(
+        Group(
+            about,
+            Text(),
+            counts,
+            Text(
+                f"heat, {heat.nbytes / 2**20:,.1f} MiB from address 0, {COLUMNS} cells a line", style="bold"
+            ),
+            _picture(snapshot),
+            _regions("hot banks", heat.hot_banks(snapshot.occupant), snapshot),
+            _regions("cold zones", heat.cold_zones(snapshot.occupant), snapshot),
+        ),
+        title=Text(info.title),
+        title_align="left",
+    )
+
+
+def _picture(snapshot: Snapshot) -> RenderableType:
+    """Heat as shades, a power of ten each, the hottest cell the brightest; free slots are blank where never hot."""
+    import numpy as np
+    from rich.text import Text
+
+    heat = snapshot.heat
+    cells = heat.coarse(ROWS, COLUMNS)
+    hottest = float(cells.max())
+    picture = Text()
+    for row, values in enumerate(cells):
+        picture.append(f"{row * heat.nbytes // ROWS:#12x} ", style="dim")
+        for value in values:
+            if value <= 0:
+                picture.append(" ")
+                continue
+            below = int(-np.log10(value / hottest) / _DECADES)
+            picture.append(*_SHADES[max(0, len(_SHADES) - 1 - below)])
+        picture.append("\n")
+    picture.append(" " * 13 + "each shade ×10: ", style="dim")
+    for shade in _SHADES:
+        picture.append(*shade)
+    return picture
+
+
+def _regions(title: str, regions: Sequence[Region], snapshot: Snapshot) -> RenderableType:
+    from rich.text import Text
+
+    text = Text(f"{title}: ", style="bold")
+    if not regions:
+        return text.append("none", style="dim")
+    for region in regions[:_REGIONS]:
+        text.append(f"\n  {region.address:#x} + {region.size / 2**20:.1f} MiB", style="not bold cyan")
+        text.append(
+            f"  {100 * region.share:4.1f} % of the heat, turn {region.last_access}, ", style="not bold"
+        )
+        text.append(place(snapshot, region), style="not bold")
+    if len(regions) > _REGIONS:
+        text.append(f"\n  and {len(regions) - _REGIONS} more", style="not bold dim")
+    return text
+
+
+def _pairs(title: str, pairs: Sequence[tuple[str, str]]) -> RenderableType:
+    from rich.table import Table
+
+    grid = Table(
+        box=None, title=title, title_justify="left", title_style="bold", show_header=False, pad_edge=False
+    )
+    grid.add_column()
+    grid.add_column(justify="right")
+    for pair in pairs:
+        grid.add_row(*pair)
+    return grid
+
+
+def _value(value: float, unit: str) -> str:
+    if unit == "s":
+        return f"{value:.3f} s"
+    if unit == "MiB":
+        return f"{value / 2**20:,.1f} MiB"
+    return f"{value:,} {unit}"
