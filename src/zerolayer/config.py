@@ -114,6 +114,7 @@ class Settings(BaseSettings):
     pin_blocks: int = Field(
         2, ge=0, le=64, description="blocks of the hottest bank pinned in the fastest cache"
     )
+    read_first: bool = Field(False, description="read the whole document before the first answer")
     seed: int = Field(0, ge=0, description="seed of everything random")
     home: str | None = Field(None, description="directory for models and sessions")
 

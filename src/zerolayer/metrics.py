@@ -153,6 +153,16 @@ _DECLARED = (
         "document tokens computed instead of read back",
         "lower",
     ),
+    Metric(
+        "early_document_tokens",
+        "tokens",
+        "count",
+        "document tokens computed out of order, for questions that came before the whole document was read",
+        "lower",
+    ),
+    Metric(
+        "first_answer_s", "s", "seconds", "from the command's start to the end of its first answer", "lower"
+    ),
     Metric("device_bytes", "B", "bytes", "device memory that holds KV", "lower"),
     Metric("ttft_s", "s", "seconds", "from the question to the first token of its answer", "lower"),
     Metric("recall_s", "s", "seconds", "part of ttft_s spent choosing and loading blocks", "lower"),

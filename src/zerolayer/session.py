@@ -106,7 +106,14 @@ class Session:
     @property
     def answers_early(self) -> bool:
         """Whether the next question would be answered before the document is read, from what it points at."""
-        return not self._reader.finished and self._reader.early.worthwhile()
+        if self.settings.read_first or self._reader.finished:
+            return False
+        return self._reader.early.worthwhile()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether `read` has come to the document's end."""
+        return self._reader.finished
 
     @property
     def full_kv_bytes(self) -> int:

@@ -21,8 +21,9 @@ from zerolayer.learning.traces import write
 
 if TYPE_CHECKING:
     from zerolayer.config import Settings
+    from zerolayer.reading import ReadReport
     from zerolayer.scheduler import TurnResult
-    from zerolayer.session import ReadReport, Session
+    from zerolayer.session import Session
 
 POLICIES = ("graded", "static-window", "lru", OPTIMAL)
 ANSWER_TOKENS = 48

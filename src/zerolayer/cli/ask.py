@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from zerolayer.cli.options import build_settings, files_argument, json_option, settings_options
-from zerolayer.cli.output import emit_json
-from zerolayer.cli.reading import citation_line, read_session, warn_about
+from zerolayer.cli.options import (
+    build_settings,
+    files_argument,
+    json_option,
+    reading_option,
+    settings_options,
+)
+from zerolayer.cli.output import emit_json, note
+from zerolayer.cli.reading import citation_line, note_early, open_documents, read_on, warn_about
 from zerolayer.errors import EncodingError, UsageError
 
 if TYPE_CHECKING:
     from zerolayer.config import Settings
     from zerolayer.core import Answer
-    from zerolayer.session import ReadReport
+    from zerolayer.reading import ReadReport
 
 
 @click.command()
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     help="A file with one question a line (# starts a comment), or - for stdin.",
 )
+@reading_option
 @settings_options()
 @json_option
 def ask(
@@ -42,23 +50,34 @@ def ask(
 ) -> None:
     """Ask questions about FILES (.pdf, .txt, .md), which are read as one document.
 
-    Reading is paid once: the next time the same files start from storage.
+    Reading is paid once: the next time the same files start from storage. A question about a long document that has
+    not been read is answered within seconds from the blocks that its words and meaning point at, the pages cited; the
+    whole document is read after the last answer. Ctrl-C ends that and keeps what has been read. Early answers do not
+    change by it: ask again, or give --read-first, for an answer over the whole document.
     """
     asked = gather_questions(questions, questions_file)
     settings = build_settings(flags)
-    answers = []
-    with read_session(files, settings) as (session, report):
+    answers, started, first_answer_s = [], time.perf_counter(), 0.0
+    with open_documents(files, settings) as session:
         for question in asked:
+            if not session.answers_early:
+                read_on(session)
             stream = not as_json and sys.stdout.isatty()
             if not as_json and len(asked) > 1:
                 click.echo(f"Q: {question}")
             answer = session.ask(question, on_text=_echo_piece if stream else None)
+            first_answer_s = first_answer_s or time.perf_counter() - started
             warn_about(answer)
             answers.append(answer)
             if not as_json:
                 print_answer(answer, streamed=stream, name_document=len(files) > 1)
+            note_early(session, answer, time.perf_counter() - started)
+        if not session.is_read:
+            note("reading on, so that the next questions start from storage; Ctrl-C keeps what has been read")
+            read_on(session)
+        report = session.read_report
     if as_json:
-        emit_json(to_json(files, settings, report, answers))
+        emit_json(to_json(files, settings, report, answers, first_answer_s))
 
 
 def gather_questions(given: Sequence[str], path: str | None) -> list[str]:
@@ -89,7 +108,11 @@ def print_answer(answer: Answer, streamed: bool, name_document: bool) -> None:
 
 
 def to_json(
-    files: Sequence[Path], settings: Settings, report: ReadReport, answers: Sequence[Answer]
+    files: Sequence[Path],
+    settings: Settings,
+    report: ReadReport,
+    answers: Sequence[Answer],
+    first_answer_s: float,
 ) -> dict[str, object]:
     """The object that --json prints."""
     return {
@@ -99,9 +122,18 @@ def to_json(
         "document_tokens": report.tokens_total,
         "prefilled_document_tokens": report.tokens_prefilled,
         "document_tokens_from_storage": report.tokens_from_storage,
+        "early_document_tokens": report.tokens_early,
+        "recomputed_tokens": report.recomputed_tokens,
+        "first_answer_s": first_answer_s,
         "read_s": report.seconds,
         "questions": [
-            {"question": a.question, "answer": a.text, "citations": a.citations, "metrics": a.metrics}
+            {
+                "question": a.question,
+                "answer": a.text,
+                "early": a.early,
+                "citations": a.citations,
+                "metrics": a.metrics,
+            }
             for a in answers
         ],
     }

@@ -43,6 +43,14 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout."
 )
 
+reading_option = click.option(
+    "--answer-first/--read-first",
+    "answer_first",
+    default=None,
+    help="Answer a new document's questions from the blocks they point at, then read it; or read all of it first "
+    "[default: answer first].",
+)
+
 
 def settings_options(*names: str) -> Callable[[Command], Command]:
     """Add the options of these settings to a command (all of them when none is named)."""
@@ -65,7 +73,8 @@ def build_settings(flags: dict[str, Any]) -> Settings:
     from zerolayer.decision.registry import create_policy
     from zerolayer.execution.codecs import get_codec
 
-    settings = load_settings(**flags)
+    answer_first = flags.pop("answer_first", None)
+    settings = load_settings(read_first=None if answer_first is None else not answer_first, **flags)
     if settings.device_budget != "auto":
         parse_budget(settings.device_budget, _ANY_SIZE)
     create_policy(settings.policy)

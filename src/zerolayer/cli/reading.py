@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,28 +11,42 @@ from zerolayer.cli.output import note, progress
 if TYPE_CHECKING:
     from zerolayer.config import Settings
     from zerolayer.core import Answer, Citation, ReadProgress
-    from zerolayer.session import ReadReport, Session
+    from zerolayer.session import Session
 
 
-@contextmanager
-def read_session(files: Sequence[Path], settings: Settings) -> Iterator[tuple[Session, ReadReport]]:
-    """Open a session on documents and read them, with progress on stderr; closes the session at the end."""
+def open_documents(files: Sequence[Path], settings: Settings) -> Session:
+    """Open a session on documents, after fetching the model where that is needed. Close it, or use `with`."""
     from zerolayer.engines.hf.models import resolve_model
 
     resolve_model(settings.model, on_progress=note)  # may take a minute the first time: say so
 
     from zerolayer.session import open_session
 
-    with open_session(files, settings) as session:
-        with progress("reading") as update:
+    return open_session(files, settings)
 
-            def on_progress(state: ReadProgress) -> None:
-                update(state.tokens_done, state.tokens_total)
 
-            report = session.read(on_progress)
-        if report.tokens_from_storage:
-            note(f"{report.tokens_from_storage:,} of {report.tokens_total:,} tokens came from storage")
-        yield session, report
+def read_on(session: Session, until: Callable[[], bool] | None = None) -> None:
+    """Read what is not read yet, with progress on stderr, as long as `until` is false."""
+    if session.is_read:
+        return
+    with progress("reading") as update:
+
+        def on_progress(state: ReadProgress) -> None:
+            update(state.tokens_done, state.tokens_total)
+
+        report = session.read(on_progress, until)
+    if session.is_read and report.tokens_from_storage:
+        note(f"{report.tokens_from_storage:,} of {report.tokens_total:,} tokens came from storage")
+
+
+def note_early(session: Session, answer: Answer, seconds: float) -> None:
+    """Say on stderr from how little an early answer was given; silent for any other one."""
+    if answer.early:
+        report = session.read_report
+        note(
+            f"answered after {seconds:.1f} s from {answer.metrics.tier_tokens['device']:,} of "
+            f"{report.tokens_total:,} tokens; {report.tokens_read:,} have been read in order"
+        )
 
 
 def citation_line(citation: Citation, name_document: bool) -> str:
