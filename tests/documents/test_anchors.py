@@ -31,7 +31,7 @@ from zerolayer.documents.structure import find_headings, sentence_starts
         (AnchorKind.IDENTIFIER, "registered under No. NF-4471823", "NF-4471823"),
         (AnchorKind.REFERENCE, "as in Section 12.3 and", "12.3"),
         (AnchorKind.REFERENCE, "see Schedule 2.", "schedule 2"),
-        (AnchorKind.REFERENCE, "依据第四十二条处理", "第四十二条"),
+        (AnchorKind.REFERENCE, "依据第四十二条处理", "第42条"),
         (AnchorKind.CLAUSE, "12.3 Notices. In writing", "12.3"),
     ],
 )

@@ -1,16 +1,27 @@
-"""How each kind of anchor looks, and what its normalised value is.
+"""How each kind of number looks (dates, amounts, durations, shares), and what its normalised value is.
 
-Every repetition is bounded and no two alternatives of one repetition can match the same text, so that
-matching is linear in the text's length.
+Every repetition is bounded, so that matching is linear in the text's length. Most patterns begin with a set of
+characters and look behind it only then: the search can skip to the next digit or capital, which makes it
+several times faster than a boundary or a look-behind in front. Digits and Latin letters of full width are plain
+ones by the time that a pattern sees them (`anchors.plain_width`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 
-from zerolayer.documents.numerals import MONTHS, chinese_number, english_number, iso_date, plain_number
+from zerolayer.documents.numerals import (
+    CJK_NUMERALS,
+    MONTHS,
+    chinese_decimal,
+    chinese_number,
+    english_number,
+    iso_date,
+    plain_number,
+)
 
 
 class AnchorKind(StrEnum):
@@ -25,317 +36,242 @@ class AnchorKind(StrEnum):
     PARTY = "party"
     TERM = "term"  # a defined term where it is defined
     EMAIL = "email"
+    PHONE = "phone"
+    URL = "url"
     IDENTIFIER = "identifier"  # a registration, order, patent or account number
 
 
-Rule = tuple[AnchorKind, re.Pattern[str], Callable[[re.Match[str]], str | None]]
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`value` gives a match's normalised value, None where the match is no anchor after all.
 
+    Without any of the strings `needs` in the text there is no match, and the search is saved.
+    """
+
+    kind: AnchorKind
+    pattern: re.Pattern[str]
+    value: Callable[[re.Match[str]], str | None]
+    needs: tuple[str, ...] = ()
+
+
+# A month, or what looks like one: MONTHS decides.
 _MONTH = (
-    r"(Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?"
-    r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\.?"
+    r"[JFMASONDjfmasond](?<![A-Za-z].)(?i:an(?:uary)?|eb(?:ruary)?|ar(?:ch)?|pr(?:il)?|ay|une?|uly?|ug(?:ust)?"
+    r"|ept?(?:ember)?|ct(?:ober)?|ov(?:ember)?|ec(?:ember)?)\b\.?"
+)
+# A number in words, or what looks like one: english_number decides.
+_WORD = (
+    r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen"
+    r"|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand"
+    r"|million|billion)"
 )
 _WORDS = (
-    r"(?:one|two|three|four|five|six|seven|eight|nine|ten"
-    r"|eleven|twelve|thirteen|fourteen|fifteen|sixteen"
-    r"|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred)"
+    r"[OTFSENHotfsenh](?<![A-Za-z].)(?i:ne|wo|hree|our|ive|ix|even|ight|ine|en|leven|welve|hirteen|ourteen|ifteen"
+    rf"|ixteen|eventeen|ighteen|ineteen|wenty|hirty|orty|ifty|ixty|eventy|ighty|inety|undred)\b"
+    rf"(?i:(?:-|[ \n](?:and[ \n])?){_WORD}\b){{0,8}}"
 )
 _NUMBER = r"\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,4})?|\d{1,12}(?:\.\d{1,4})?"
-_CJK = r"[零〇一二三四五六七八九十百千万亿两\d]{1,14}"
+_ALONE = r"[0-9](?<![\d.,].)(?:\d{0,2}(?:,\d{3}){1,4}(?!\d)|\d{0,11})(?:\.\d{1,4})?"
+_CJK_DIGIT = r"[\d〇○零一二三四五六七八九]"
+_UNIT = (
+    r"(?i:(?:full|calendar|business|working|banking|trading|consecutive|contract|successive|additional)[- \n])?"
+    r"(?P<unit>(?i:day|week|month|year|hour|quarter|minute))(?i:s)?\b"
+)
 _SCALES = {
-    "thousand": 10**3,
-    "million": 10**6,
-    "billion": 10**9,
-    "m": 10**6,
-    "k": 10**3,
-    "bn": 10**9,
-    "万": 10**4,
-    "亿": 10**8,
-}
+    "thousand": 10**3, "million": 10**6, "billion": 10**9, "m": 10**6, "k": 10**3, "bn": 10**9, "千": 10**3,
+    "万": 10**4, "百万": 10**6, "千万": 10**7, "亿": 10**8,
+}  # fmt: skip
 _CURRENCIES = {
-    "$": "USD",
-    "us$": "USD",
-    "usd": "USD",
-    "dollars": "USD",
-    "€": "EUR",
-    "eur": "EUR",
-    "euros": "EUR",
-    "£": "GBP",
-    "gbp": "GBP",
-    "pounds": "GBP",
-    "¥": "CNY",
-    "￥": "CNY",
-    "rmb": "CNY",
-    "cny": "CNY",
-    "元": "CNY",
-    "人民币": "CNY",
-    "美元": "USD",
-    "欧元": "EUR",
-    "jpy": "JPY",
-    "chf": "CHF",
-    "cad": "CAD",
-    "c$": "CAD",
-    "a$": "AUD",
-    "aud": "AUD",
-    "hk$": "HKD",
-    "hkd": "HKD",
+    "$": "USD", "us$": "USD", "u.s.$": "USD", "dollars": "USD", "美元": "USD", "美金": "USD",
+    "€": "EUR", "euros": "EUR", "欧元": "EUR", "£": "GBP", "pounds": "GBP", "英镑": "GBP",
+    "¥": "CNY", "￥": "CNY", "rmb": "CNY", "元": "CNY", "圆": "CNY", "人民币": "CNY", "renminbi": "CNY",
+    "日元": "JPY", "c$": "CAD", "a$": "AUD", "hk$": "HKD", "港元": "HKD", "港币": "HKD", "₹": "INR",
+}  # fmt: skip
+_CODES = r"USD|EUR|GBP|RMB|CNY|JPY|CHF|CAD|AUD|HKD|INR|SGD"
+_UNITS = {"day": "D", "week": "W", "month": "M", "year": "Y", "hour": "H", "quarter": "Q", "minute": "MIN"}
+_CJK_UNITS = {
+    "日": "D",
+    "天": "D",
+    "周": "W",
+    "期": "W",
+    "月": "M",
+    "年": "Y",
+    "时": "H",
+    "度": "Q",
+    "钟": "MIN",
 }
-_UNITS = {"d": "D", "w": "W", "m": "M", "y": "Y", "h": "H", "q": "Q"}
+_PARTS = {"百": 1.0, "千": 0.1, "万": 0.01}
 
 
-def _money(currency: str, number: str, scale: str | None) -> str:
-    value = float(number.replace(",", "")) * _SCALES.get((scale or "").lower(), 1)
-    return f"{_CURRENCIES[currency.lower()]} {plain_number(str(value))}"
+def _money(currency: str, number: float, scale: str | None) -> str:
+    name = currency.lower()
+    return f"{_CURRENCIES.get(name, name.upper())} {plain_number(number * _SCALES.get((scale or '').lower(), 1))}"
+
+
+def _prefixed_money(match: re.Match[str]) -> str | None:
+    before = match.string[match.start() - 1 : match.start()]
+    if match[1].isalpha() and before.isalnum() and before.isascii():
+        return None
+    return _money(match[1], float(match[2].replace(",", "")), match[3])
+
+
+def _lower_case_money(match: re.Match[str]) -> str | None:
+    code = match.string[match.start() - 4 : match.start() - 1]
+    return _money(code, float(match[1].replace(",", "")), match[2])
+
+
+def _suffixed_money(match: re.Match[str]) -> str | None:
+    return _money(match[3], float(match[1].replace(",", "")), match[2])
+
+
+def _money_in_words(match: re.Match[str]) -> str | None:
+    number = english_number(match[1])
+    return None if number is None else _money(match[2], number, None)
 
 
 def _chinese_money(match: re.Match[str]) -> str | None:
-    digits, scale = match[1].replace(",", ""), match[2]
-    number = float(digits) if digits[0].isascii() else chinese_number(digits)
-    return None if number is None else _money(match[3], str(number), scale)
+    digits = match[1].replace(",", "")
+    number = float(digits) if digits[0].isdecimal() else chinese_number(digits)
+    cents = (chinese_number(match["jiao"] or "") or 0) * 0.1 + (
+        chinese_number(match["fen"] or "") or 0
+    ) * 0.01
+    return _money(match[3], number * _SCALES.get(match[2] or "", 1) + cents, None) if number else None
 
 
 def _duration(match: re.Match[str]) -> str | None:
-    number = plain_number(match[2]) if match[2] else english_number(match[1])
-    unit = match["unit"].lower()
-    return None if number is None else f"P{number}{_UNITS[unit[0]]}"
+    return f"P{plain_number(match[1])}{_UNITS[match['unit'].lower()]}"
+
+
+def _duration_in_words(match: re.Match[str]) -> str | None:
+    number = int(match[2]) if match[2] else english_number(match[1])
+    return None if number is None else f"P{number}{_UNITS[match['unit'].lower()]}"
 
 
 def _chinese_duration(match: re.Match[str]) -> str | None:
     number = chinese_number(match[1])
-    unit = {"日": "D", "天": "D", "周": "W", "月": "M", "年": "Y", "时": "H"}[match[2][-1]]
+    unit = _CJK_UNITS[match[2][-1]]
     # 2020年 is a year of the calendar, 20年 a duration.
     return None if number is None or (unit == "Y" and number >= 1000) else f"P{number}{unit}"
 
 
 def _chinese_date(match: re.Match[str]) -> str | None:
-    year, month, day = (chinese_number(part) for part in match.groups())
-    return None if year is None or not month or not day else iso_date(str(year), month, day)
+    year, month = chinese_number(match[1]), chinese_number(match[2])
+    day = chinese_number(match[3]) if match[3] else None
+    return iso_date(str(year), month, day) if year and month else None
 
 
 def _numeric_date(match: re.Match[str]) -> str | None:
     # Month first, as in the contracts this was tried on; day first where the first number is no month.
     first, second = int(match[1]), int(match[2])
     month, day = (first, second) if first <= 12 else (second, first)
-    return iso_date(match[3], month, day) if 1 <= month <= 12 and 1 <= day <= 31 else None
+    return iso_date(match[3], month, day)
 
 
-def _reference(match: re.Match[str]) -> str:
-    word = match[1].lower().rstrip("s")
-    return (
-        match[2].rstrip(".")
-        if word in {"section", "clause", "paragraph"}
-        else f"{word} {match[2].rstrip('.').lower()}"
-    )
+def _month_date(month: int, year: int, day: int | None = None) -> Callable[[re.Match[str]], str | None]:
+    def value(match: re.Match[str]) -> str | None:
+        number = MONTHS.get(match[month][:3].lower())
+        return iso_date(match[year], number, match[day] if day else None) if number else None
+
+    return value
 
 
-def _month_date(month: int, day: int, year: int) -> Callable[[re.Match[str]], str]:
-    return lambda m: iso_date(m[year], MONTHS[m[month][:3].lower()], m[day])
+def _percent_in_words(match: re.Match[str]) -> str | None:
+    number = english_number(match[1])
+    return None if number is None else str(number)
 
 
-def _lower(match: re.Match[str]) -> str:
-    return " ".join(match[1].lower().split())
+def _chinese_share(match: re.Match[str]) -> str | None:
+    number = chinese_decimal(match[2])
+    return None if number is None else plain_number(round(number * _PARTS[match[1]], 6))
 
 
-_I = re.IGNORECASE
-RULES: tuple[Rule, ...] = (
+_DATES = (
+    (rf"({_MONTH})[ \n]{{1,2}}(\d{{1,2}})(?:st|nd|rd|th)?,?[ \n]{{1,2}}(\d{{4}})\b", _month_date(1, 3, 2)),
     (
-        AnchorKind.EMAIL,
-        re.compile(
-            r"(?<![\w.+-])([\w.+-]{1,64}@[A-Za-z0-9-]{1,63}"
-            r"(?:\.[A-Za-z0-9-]{1,63}){1,4})"
-        ),
-        _lower,
+        rf"([0-9](?<![\d.,/].)\d?)(?i:st|nd|rd|th)?(?i:[ \n]day)?(?i:[ \n]of)?[ \n]({_MONTH}),?[ \n](\d{{4}})\b",
+        _month_date(2, 3, 1),
+    ),
+    (rf"({_MONTH}),?[ \n]{{1,2}}(\d{{4}})\b", _month_date(1, 2)),
+    (
+        r"([0-9](?<![\d-].)\d{3})([-/.])(\d{1,2})\2(\d{1,2})(?![\d.-]\d|\d)",
+        lambda m: iso_date(m[1], m[3], m[4]),
+    ),
+    (r"([0-9](?<![\d/].)\d?)/(\d{1,2})/(\d{4}|\d{2})(?![\d/])", _numeric_date),
+    (r"([0-9](?<![\d.].)\d?)\.(\d{1,2})\.(\d{4})(?![\d.]\d|\d)", lambda m: iso_date(m[3], m[2], m[1])),
+)
+_PERCENTS = (
+    (rf"({_ALONE}) ?(?:%|％|(?i:percent(?:age points?)?|per cent)\b)", lambda m: plain_number(m[1])),
+    (rf"({_ALONE})[ \n](?i:basis points?|bps)\b", lambda m: plain_number(float(m[1].replace(",", "")) / 100)),
+    (rf"({_WORDS})[ \n](?i:percent|per cent)\b", _percent_in_words),
+    (rf"({_ALONE}) ?‰", lambda m: plain_number(float(m[1].replace(",", "")) / 10)),
+)
+_AMOUNTS = (
+    (
+        rf"(US\$|U\.S\.\$|C\$|A\$|HK\$|\$|€|£|¥|￥|₹|{_CODES})[ \n]?({_NUMBER})(?!\d)"
+        r"(?:[ \n]?((?i:thousand|million|billion|bn|m|k)\b|百万|千万|万|亿))?",
+        _prefixed_money,
+    ),
+    # A question may say "usd 500". Lower-case letters in front would make every word a candidate.
+    (
+        r"([0-9](?<=\busd .|\beur .|\bgbp .|\brmb .|\bcny .)[\d,]{0,18}(?:\.\d{1,4})?)"
+        r"(?:[ \n]?((?i:thousand|million|billion|bn|m|k)\b))?",
+        _lower_case_money,
     ),
     (
-        AnchorKind.DATE,
-        re.compile(
-            rf"\b{_MONTH}[ \n]{{1,2}}(\d{{1,2}})(?:st"
-            rf"|nd|rd|th)?,?[ \n]{{1,2}}(\d{{4}})\b",
-            _I,
-        ),
-        _month_date(1, 2, 3),
+        rf"({_ALONE})(?:[ \n]((?i:thousand|million|billion)))?[ \n](?:(?i:U\.?S\.?)[ \n])?"
+        rf"((?i:dollars|euros|pounds|renminbi|{_CODES}))\b",
+        _suffixed_money,
     ),
     (
-        AnchorKind.DATE,
-        re.compile(
-            rf"\b(\d{{1,2}})(?:st|nd|rd"
-            rf"|th)?(?:[ \n]day)?(?:[ \n]of)?[ \n]{_MONTH},?[ \n](\d{{4}})\b",
-            _I,
-        ),
-        _month_date(2, 1, 3),
-    ),
-    (AnchorKind.DATE, re.compile(r"\b(\d{4})-(\d{2})-(\d{2})\b"), lambda m: iso_date(m[1], m[2], m[3])),
-    (AnchorKind.DATE, re.compile(r"(?<![\d/])(\d{1,2})/(\d{1,2})/(\d{4}|\d{2})(?![\d/])"), _numeric_date),
-    (
-        AnchorKind.DATE,
-        re.compile(
-            r"([\d〇零一二三四五六七八九]{4}) ?年 ?"
-            r"([\d一二三四五六七八九十]{1,3}) ?月 ?"
-            r"([\d一二三四五六七八九十]{1,3}) ?日"
-        ),
-        _chinese_date,
-    ),
-    (
-        AnchorKind.PERCENT,
-        re.compile(
-            r"(?<![\d.])(\d{1,3}(?:\.\d{1,4})?) ?(?:%"
-            r"|％|percent\b|per cent\b)",
-            _I,
-        ),
-        lambda m: plain_number(m[1]),
-    ),
-    (
-        AnchorKind.PERCENT,
-        re.compile(r"百分之([零一二三四五六七八九十百\d]{1,8})"),
-        lambda m: None if chinese_number(m[1]) is None else str(chinese_number(m[1])),
-    ),
-    (
-        AnchorKind.AMOUNT,
-        re.compile(
-            rf"(US\$|C\$|A\$|HK\$|[$€£¥￥]|\b(?:USD|EUR|GBP|RMB"
-            rf"|CNY|JPY|CHF|CAD|AUD|HKD))[ \n]?({_NUMBER})(?![\d])"
-            r"(?:[ \n]?(thousand|million|billion|bn|m|k|万|亿)\b)?",
-            _I,
-        ),
-        lambda m: _money(m[1], m[2], m[3]),
-    ),
-    (
-        AnchorKind.AMOUNT,
-        re.compile(
-            rf"(?<![\d.,$€£])({_NUMBER})(?:[ \n](thousand|million|billion))?[ \n]"
-            r"(dollars|euros|pounds|USD|EUR|GBP|RMB|CNY)\b",
-            _I,
-        ),
-        lambda m: _money(m[3], m[1], m[2]),
-    ),
-    (
-        AnchorKind.AMOUNT,
-        re.compile(
-            r"(?<![\d.,])(\d{1,3}(?:,\d{3}){1,4}|\d{1,12}(?:\.\d{1,4})?"
-            r"|[一二三四五六七八九十百千两]{1,12})"
-            r" ?(万|亿)?(元|美元|欧元)"
-        ),
-        _chinese_money,
-    ),
-    (
-        AnchorKind.DURATION,
-        re.compile(
-            rf"\b(?:({_WORDS}(?:[- ]{_WORDS}){{0,2}})[ \n]?(?:\((\d{{1,4}})\)[ \n]?)?"
-            rf"|(?<![\d.,/])(\d{{1,4}})[- \n]?)"
-            r"(?:(?:full|calendar|business|working|consecutive|contract|successive|additional)[ \n])?"
-            r"-?(?P<unit>day|week|month|year|hour|quarter)s?\b",
-            _I,
-        ),
-        lambda m: f"P{m[3]}{_UNITS[m['unit'][0].lower()]}" if m[3] else _duration(m),
-    ),
-    (
-        AnchorKind.DURATION,
-        re.compile(
-            r"(?<![年月\d第])([零一二三四五六七八九十百两\d]{1,6}) ?"
-            r"(个工作日|工作日|个月|个小时|小时|周|年|日|天)(?![月日])"
-        ),
-        _chinese_duration,
-    ),
-    (
-        AnchorKind.REFERENCE,
-        re.compile(
-            r"(?<!\w)(Sections?|Articles?|Clauses?|Paragraphs?"
-            r"|Schedules?|Exhibits?|Annex|Appendix|Attachments?)[ \n]"
-            r"(\d{1,3}(?:\.\d{1,3}){0,5}|[IVXLC]{1,7}|[A-Z]\d{0,2})\b"
-        ),
-        _reference,
-    ),
-    (AnchorKind.REFERENCE, re.compile(rf"(第{_CJK}条|附件{_CJK})"), lambda m: m[1]),
-    (
-        AnchorKind.TERM,
-        re.compile(
-            r"[\"“]([A-Z][\w&'’./-]{0,40}(?:[ \n]"
-            r"[\w&'’./-]{1,40}){0,6})[,.]?[\"”]"
-        ),
-        _lower,
-    ),
-    (
-        AnchorKind.TERM,
-        re.compile(
-            r"[（(](?:以下)?(?:简称"
-            r"|统称)[为：:]?[“\"「]?([^”\"」）)\n]{1,30})"
-        ),
-        _lower,
-    ),
-    (
-        AnchorKind.PARTY,
-        re.compile(
-            r"\b((?:[A-Z][\w&'’.-]{0,30}(?:[ \n,]{1,2}| & )){1,6}(?:Inc|Ltd"
-            r"|LLC|L\.L\.C|Corp|Corporation|Limited|LLP|L\.P|GmbH|AG"
-            r"|S\.A|N\.V|B\.V|PLC|plc|Company|Co)\b\.?)"
-        ),
-        _lower,
-    ),
-    (
-        AnchorKind.PARTY,
-        re.compile(
-            r"([\u4e00-\u9fff（）()]{2,24}(?:有限公司"
-            r"|股份公司|集团|银行|合伙企业))"
-        ),
-        _lower,
-    ),
-    (AnchorKind.PARTY, re.compile(r"(甲方|乙方|丙方)(?=[：:（(])"), _lower),
-    (
-        AnchorKind.IDENTIFIER,
-        re.compile(
-            r"(?:\bNo\.?|\bnumber|\bNr\.?|编号|号码"
-            r"|账号)[ \n]?[:：#]?[ \n]?([A-Z0-9](?=[A-Z0-9/-]{0,30}\d)[A-Z0-9/-]{3,30})"
-        ),
-        lambda m: m[1],
-    ),
-    (
-        AnchorKind.IDENTIFIER,
-        re.compile(
-            r"(?<![\w-])([A-Z]{2,6}-\d{2,10}"
-            r"(?:-[A-Z0-9]{1,10}){0,3})(?![\w-])"
-        ),
-        lambda m: m[1],
+        rf"({_WORDS})[ \n](?:(?i:U\.?S\.?)[ \n])?((?i:dollars|euros|pounds|renminbi|{_CODES}))\b",
+        _money_in_words,
     ),
 )
-"""Tried in this order; where two anchors of different kinds overlap both are kept."""
+_CJK_DAY = r"[\d一二三四五六七八九十]{1,3}"
+_CJK_DATE = rf"({_CJK_DIGIT}{{4}}) ?年 ?({_CJK_DAY}) ?月(?: ?({_CJK_DAY}) ?[日号])?"
+_CJK_AMOUNT = (
+    rf"(?:人民币)? ?(?<![\d.,])({_NUMBER}|[{CJK_NUMERALS[:-2]}][{CJK_NUMERALS}]{{0,24}}) ?(百万|千万|[千万亿])?"
+    r"(元|圆|美元|美金|欧元|英镑|日元|港元|港币|人民币)(?:整|(?P<jiao>[零壹贰叁肆伍陆柒捌玖一二三四五六七八九])角)?"
+    r"(?:(?P<fen>[零壹贰叁肆伍陆柒捌玖一二三四五六七八九])分)?"
+)
+_CJK_DURATION = (
+    rf"(?<![年月\d第{CJK_NUMERALS}])([\d{CJK_NUMERALS[:-2]}]{{1,6}}) ?"
+    r"(个工作日|工作日|个自然日|自然日|个日历日|个月|个小时|小时|分钟|个星期|星期|个季度|季度|周(?!岁)|年|日|天)(?![月日])"
+)
 
-# What a document's own kind of number answers: question words to the kinds of anchor in their answers.
-ASKED: Mapping[AnchorKind, re.Pattern[str]] = {
-    AnchorKind.DATE: re.compile(
-        r"\bwhen\b|\b(?:which|what|the) (?:\w{1,12} ){0,2}(?:date|day)\b|\bdated?\b"
-        r"|\bdeadlines?\b|何时|什么时候|哪天|日期|哪一年|截止",
-        _I,
+NUMBER_RULES: tuple[Rule, ...] = (
+    *(Rule(AnchorKind.DATE, re.compile(pattern), value) for pattern, value in _DATES),
+    Rule(AnchorKind.DATE, re.compile(_CJK_DATE), _chinese_date, ("年",)),
+    *(Rule(AnchorKind.PERCENT, re.compile(pattern), value) for pattern, value in _PERCENTS),
+    Rule(
+        AnchorKind.PERCENT,
+        re.compile(rf"([百千万])分之([\d.点{CJK_NUMERALS[:-2]}]{{1,10}})"),
+        _chinese_share,
+        ("分之",),
     ),
-    AnchorKind.DURATION: re.compile(
-        r"\bhow (?:long|soon|quickly|often|fast"
-        r"|many (?:days|weeks|months|years|hours))\b"
-        r"|\bperiod\b|\bduration\b|\bwhen\b|\bdeadlines?\b"
-        r"|\bhow much (?:notice|warning|time)\b"
-        r"|\bin advance\b|多久|多长|期限|几天"
-        r"|几年|几个月|多少[天日年月]|有效期",
-        _I,
+    *(Rule(AnchorKind.AMOUNT, re.compile(pattern), value) for pattern, value in _AMOUNTS),
+    Rule(
+        AnchorKind.AMOUNT,
+        re.compile(_CJK_AMOUNT),
+        _chinese_money,
+        ("元", "圆", "人民币", "英镑", "港币", "美金"),
     ),
-    AnchorKind.AMOUNT: re.compile(
-        r"\bhow much\b|\b(?:amounts?|sums?|costs?"
-        r"|prices?|fees?|money|pay|charged?|cap|ceiling"
-        r"|floor|rent|budget|fines?|spend)\b"
-        r"|多少[钱元]?|金额|价格|费用|价款|租金|违约金",
-        _I,
+    Rule(
+        AnchorKind.DURATION,
+        re.compile(rf"([0-9](?<![\d.,/$€£].)\d{{0,3}}(?:\.\d{{1,2}})?)[- \n]?{_UNIT}"),
+        _duration,
     ),
-    AnchorKind.PERCENT: re.compile(
-        r"\b(?:percent(?:age)?|share|rate|interest"
-        r"|royalt\w{1,3}|commissions?|proportion"
-        r"|discounts?)\b|比例|利率|百分",
-        _I,
+    Rule(
+        AnchorKind.DURATION,
+        re.compile(rf"({_WORDS})[- \n]?(?:\((\d{{1,4}})\)[- \n]?)?{_UNIT}"),
+        _duration_in_words,
     ),
-    AnchorKind.PARTY: re.compile(
-        r"\bwho(?:m|se)?\b|\b(?:parties|compan(?:y|ies)"
-        r"|persons?|names?)\b|谁|哪[个家]公司|当事人|双方",
-        _I,
+    Rule(
+        AnchorKind.DURATION,
+        re.compile(_CJK_DURATION),
+        _chinese_duration,
+        ("年", "月", "日", "天", "周", "星期", "小时", "分钟"),
     ),
-    AnchorKind.EMAIL: re.compile(r"\b(?:e-?mail|contact|write to|reach)\b|邮箱|邮件|联系", _I),
-    AnchorKind.IDENTIFIER: re.compile(
-        r"\b(?:registration|serial|account|order|policy"
-        r"|patent|reference) (?:number|no)\b|编号|号码|账号",
-        _I,
-    ),
-}
+    Rule(AnchorKind.DURATION, re.compile(r"半年"), lambda m: "P6M", ("半年",)),
+)
+"""Tried in this order; where two anchors of different kinds overlap both are kept."""

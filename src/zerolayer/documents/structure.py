@@ -16,7 +16,9 @@ _KEYWORD_HEADING = re.compile(
 _NUMBER_HEADING = re.compile(
     rf"^[ \t#*]{{0,8}}({_NUMBER})(?:[.)、．]|[ \t])[ \t]{{0,8}}(?=[\"“'‘(\[A-Z\u4e00-\u9fff])", re.MULTILINE
 )
-_CJK_HEADING = re.compile(rf"^[ \t\u3000#*]{{0,8}}(第{_CJK_NUMBER}条|附件{_CJK_NUMBER})", re.MULTILINE)
+_CJK_HEADING = re.compile(
+    rf"^[ \t\u3000#*]{{0,8}}(第{_CJK_NUMBER}条(?![的、至和或第规与及，。）])|附件{_CJK_NUMBER})", re.MULTILINE
+)
 
 # A line that a hard break cut out of a sentence ("… as set out in / Schedule 2 and …") is no heading.
 _OPEN_LINE = re.compile(
@@ -48,8 +50,23 @@ class Heading:
     label: str
 
 
+_FULL_WIDTH = re.compile(r"[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a％＄＠－．／＋＆]")
+_GROUPED = re.compile(r"(?<=[０-９])，(?=[０-９]{3}(?![０-９]))")
+_PLAIN = {c: c - 0xFEE0 for c in (*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B), *range(0xFF41, 0xFF5B))} | {
+    ord(c): ord(c) - 0xFEE0 for c in "％＄＠－．／＋＆"
+}
+
+
+def plain_width(text: str) -> str:
+    """Text with digits and Latin letters of full width (２０２５年) as plain ones; every offset stays."""
+    if not _FULL_WIDTH.search(text):
+        return text
+    return _GROUPED.sub(",", text).translate(_PLAIN)
+
+
 def find_headings(text: str) -> list[Heading]:
     """Clause headings at line starts, in document order."""
+    text = plain_width(text)
     found = {m.start(1): f"{m[1].capitalize()} {m[2]}" for m in _KEYWORD_HEADING.finditer(text)}
     for match in _NUMBER_HEADING.finditer(text):
         if not _NOT_CLAUSE.match(text, match.end()):
