@@ -8,6 +8,7 @@ from pathlib import Path
 
 from zerolayer.documents.document import Document, Page
 from zerolayer.documents.encoding import decode_text
+from zerolayer.documents.layout import normalise_pages, without_running_lines
 from zerolayer.documents.normalise import normalise
 from zerolayer.documents.pdf import pdf_pages
 from zerolayer.errors import DocumentError, EmptyDocumentError
@@ -20,7 +21,9 @@ def read_document(path: str | Path) -> Document:
     """The document in the file `path`.
 
     Text files have no pages: they are cut at form feeds if they hold any, else every PAGE_CHARACTERS
-    characters at a line end. Raises a DocumentError (its subclass says which) with the file and the fix.
+    characters at a line end. Their offsets are those of the file as Python reads it in text mode, so that
+    labels of its characters stay true. Headers and footers stay where they stand first.
+    Raises a DocumentError (its subclass says which) with the file and the fix.
     """
     path = Path(path)
     data = _read_bytes(path)
@@ -30,10 +33,10 @@ def read_document(path: str | Path) -> Document:
         )
     # A PDF under another name is still a PDF; every other suffix is tried as text.
     if path.suffix.lower() == ".pdf" or data.startswith(b"%PDF-"):
-        text, pages = _tile([normalise(page) for page in pdf_pages(data, path.name)])
+        text, pages = _tile(normalise_pages(pdf_pages(data, path.name)))
     else:
-        text = normalise(decode_text(data, path.name))
-        text, pages = _tile(text.split("\f")) if "\f" in text else (text, _cut_pages(text))
+        text = normalise(decode_text(data, path.name), keep_length=True)
+        text, pages = _split_pages(text) if "\f" in text else (text, _cut_pages(text))
     if not text.strip():
         raise EmptyDocumentError(
             f"{path.name} holds nothing but white space; give a .pdf, .txt or .md file with text"
@@ -72,6 +75,12 @@ def _tile(texts: list[str]) -> tuple[str, tuple[Page, ...]]:
         pieces.append(piece)
         at += len(piece)
     return "".join(pieces), tuple(pages)
+
+
+def _split_pages(text: str) -> tuple[str, tuple[Page, ...]]:
+    """A text's pages between form feeds; a line end takes the place of each form feed."""
+    pieces = without_running_lines(text.split("\f"), keep_length=True)
+    return _tile([*(piece + "\n" for piece in pieces[:-1]), pieces[-1]])
 
 
 def _cut_pages(text: str) -> tuple[Page, ...]:
