@@ -13,7 +13,7 @@ from zerolayer.cli.stored import place
 if TYPE_CHECKING:
     from zerolayer.snapshot import Snapshot
 
-HOT, COLD, PLAIN, FREE = "#d1495b", "#3d7ea6", "#9a9a9a", "#e4e4e4"
+HOT, COLD, PLAIN, FREE = "#d1495b", "#3d7ea6", "#8a8a8a", "#d9cfb4"
 _RANGE = 1e-4
 """The colours end at this share of the hottest cell: what is colder looks alike."""
 _NAMED_BANKS = 8
@@ -79,6 +79,9 @@ def _draw_slots(axes: Any, snapshot: Snapshot) -> None:
             colours[region.first_slot : region.first_slot + region.slots] = colour
     height = heat.side / heat.slots
     centres = (np.arange(heat.slots) + 0.5) * height
+    widest = 1.35 * max(float(values.max()), 1e-9)
+    # A band behind each bar: what is cold or free is seen although its bar has no length.
+    axes.barh(centres, widest, height=height, color=list(colours), alpha=0.14)
     axes.barh(centres, values, height=0.82 * height, color=list(colours))
     for bank in banks[:_NAMED_BANKS]:
         inside = values[bank.first_slot : bank.first_slot + bank.slots]
@@ -91,10 +94,9 @@ def _draw_slots(axes: Any, snapshot: Snapshot) -> None:
             fontsize=8,
             color=HOT,
         )
-    axes.set_xlim(0, 1.35 * max(float(values.max()), 1e-9))
-    axes.set_xlabel(
-        f"heat of a slot, sinks and open tails left out ({heat.slots} slots of {_size(heat.slot_bytes)})"
-    )
+    axes.set_xlim(0, widest)
+    axes.set_xlabel("heat of a slot (accesses), sinks and open tails left out")
+    axes.set_title(f"{heat.slots} slots of {_size(heat.slot_bytes)}", fontsize=9)
     axes.tick_params(axis="y", labelleft=False)
     axes.spines[["top", "right"]].set_visible(False)
     kinds = ((HOT, "hot bank"), (PLAIN, "between"), (COLD, "cold zone"), (FREE, "free now"))
@@ -102,7 +104,7 @@ def _draw_slots(axes: Any, snapshot: Snapshot) -> None:
         handles=[Patch(color=colour, label=label) for colour, label in kinds],
         loc="lower right",
         fontsize=8,
-        frameon=False,
+        framealpha=0.9,
     )
 
 

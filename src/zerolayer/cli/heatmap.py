@@ -78,4 +78,4 @@ def _tell(kind: str, regions: list[Region], snapshot: Snapshot) -> None:
             f"{place(snapshot, region)}"
         )
     if len(regions) > _TOLD:
-        note(f"and {len(regions) - _TOLD} more {kind}s; --json lists all")
+        note(f"{kind}s: {len(regions) - _TOLD} more; --json lists all")

@@ -197,9 +197,8 @@ def _regions(title: str, regions: Sequence[Region], snapshot: Snapshot) -> Rende
         return text.append("none", style="dim")
     for region in regions[:_REGIONS]:
         text.append(f"\n  {region.address:#x} + {region.size / 2**20:.1f} MiB", style="not bold cyan")
-        text.append(
-            f"  {100 * region.share:4.1f} % of the heat, turn {region.last_access}, ", style="not bold"
-        )
+        last = f"turn {region.last_access}" if region.last_access >= 0 else "never used"
+        text.append(f"  {100 * region.share:4.1f} % of the heat, {last}, ", style="not bold")
         text.append(place(snapshot, region), style="not bold")
     if len(regions) > _REGIONS:
         text.append(f"\n  and {len(regions) - _REGIONS} more", style="not bold dim")
@@ -209,9 +208,8 @@ def _regions(title: str, regions: Sequence[Region], snapshot: Snapshot) -> Rende
 def _pairs(title: str, pairs: Sequence[tuple[str, str]]) -> RenderableType:
     from rich.table import Table
 
-    grid = Table(
-        box=None, title=title, title_justify="left", title_style="bold", show_header=False, pad_edge=False
-    )
+    grid = Table(box=None, title=title, title_justify="left", title_style="bold")
+    grid.show_header, grid.pad_edge, grid.min_width = False, False, len(title)
     grid.add_column()
     grid.add_column(justify="right")
     for pair in pairs:
