@@ -13,6 +13,8 @@ from zerolayer.bench.quality_cache import FullCache
 from zerolayer.bench.quality_cases import choose_cases, prepare
 from zerolayer.bench.quality_engine import conversation, empty_tiers, sized, store
 from zerolayer.bench.quality_metrics import Score, answer_f1, interval, kl_divergence, summary, top1_agreement
+from zerolayer.bench.quality_records import Records
+from zerolayer.bench.quality_run import CaseRun
 from zerolayer.bench.quality_selection import METHODS
 from zerolayer.config import load_settings
 from zerolayer.errors import UnknownNameError, UsageError
@@ -270,7 +272,34 @@ def test_command_reports_every_method_draws_and_exits_with_3_when_missed(data, t
     lines = records.read_text(encoding="utf-8").splitlines()
     written = json.loads(cases.read_text(encoding="utf-8"))["cases"]
     assert [len(case["turns"]) for case in written] == [2, 2]
-    assert len(lines) == 2 * 2 * (1 + 2 * (len(METHODS) + len(quality.ENGINE_ROWS)))
+    assert len(lines) == 1 + 2 * 2 * (1 + 2 * (len(METHODS) + len(quality.ENGINE_ROWS)))
+
+
+def test_records_go_on_where_they_were_and_refuse_other_conditions(tmp_path):
+    path = tmp_path / "scores.jsonl"
+    score = Score("m", "a", 1, "random", 25, 0.2, 1.0, 0.5, 0.25)
+    Records(path, {"seed": 0}).add(score)
+    again = Records(path, {"seed": 0})
+    assert again.scores == [score]
+    assert again.has("m", "a", 1, "random", 25)
+    assert not again.has("m", "a", 2, "random", 25)
+    with pytest.raises(UsageError, match="give another file"):
+        Records(path, {"seed": 1})
+    path.write_text(path.read_text(encoding="utf-8") + "{}\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="holds no scores"):
+        Records(path, {"seed": 0})
+
+
+def test_what_is_recorded_is_not_measured_again(data, tmp_path):
+    engine, ready, settings = prepared(data, turns=2)
+    records = Records(tmp_path / "scores.jsonl", {})
+    run = CaseRun(ready, engine, settings, records)
+    for _ in range(2):
+        run.full()
+        run.masked("random", 25)
+        run.scheduled("zerolayer_engine", (25,))
+        run.records = Records(tmp_path / "scores.jsonl", {})
+    assert len(run.records.scores) == 6
 
 
 def test_command_prints_a_table(data, monkeypatch):

@@ -59,7 +59,9 @@ SETTING = (
 @click.option("--encoder", type=click.Choice(["auto", "none"]), default="auto", show_default=True)
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw KL against the share.")
 @click.option(
-    "--records", type=click.Path(dir_okay=False, path_type=Path), help="Append every score as JSON."
+    "--records",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep every score here, and go on from there.",
 )
 @click.option("--cases", type=click.Path(dir_okay=False, path_type=Path),
               help="Write the conversations of the last model for quality_kvpress.py.")  # fmt: skip

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zerolayer.bench.quality_metrics import Score, answer_f1, kl_divergence, summary, top1_agreement
+from zerolayer.bench.quality_records import Records
 from zerolayer.cli.output import note, progress
 from zerolayer.config import Settings
 from zerolayer.errors import UsageError
@@ -18,21 +18,18 @@ if TYPE_CHECKING:
     import torch
 
     from zerolayer.bench.quality_cases import Asked, Case, Prepared
-    from zerolayer.bench.quality_metrics import Score
     from zerolayer.engines.hf.engine import HFEngine
     from zerolayer.perception.dense import SentenceEncoder
 
-ENGINE_ROWS = {
-    "zerolayer_engine": True,
-    "zerolayer_engine_no_knit": True,
-    "zerolayer_engine_read_in_budget": False,
-}
-"""Rows of the real scheduler, and whether they start from blocks that were read in full sight."""
+FULL = "full"
+"""The row of the full cache itself."""
+
+NO_KNIT, READ_IN_BUDGET = "zerolayer_engine_no_knit", "zerolayer_engine_read_in_budget"
+ENGINE_ROWS = ("zerolayer_engine", NO_KNIT, READ_IN_BUDGET)
+"""Rows of the real scheduler; all but the last start from blocks that were read in full sight."""
 
 QUESTION_ROOM = 512
 """Tokens of the window that are kept for a question and its answer."""
-
-Listen = Callable[["Score"], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,72 +48,108 @@ class Plan:
     cases: Path | None  # the conversations in tokens, for quality_kvpress.py
 
 
+class CaseRun:
+    """One contract, prepared: what each method makes of its conversation. Turns count from 0."""
+
+    def __init__(self, prepared: Prepared, engine: HFEngine, settings: Settings, records: Records) -> None:
+        self.prepared, self.engine, self.settings, self.records = prepared, engine, settings, records
+        self._name, self._turns = prepared.case.name, range(len(prepared.references))
+
+    def full(self) -> None:
+        """The full cache against itself: no drift, and the F1 that can be had."""
+        for turn, reference in enumerate(self.prepared.references):
+            if not self._done(turn, FULL, 100):
+                logits = self.prepared.cache.forced(reference, None)
+                self._keep(turn, FULL, 100, logits, reference.answer_ids, 1.0)
+
+    def masked(self, method: str, share: int) -> None:
+        """A method that chooses from the exact cache."""
+        from zerolayer.bench.quality_selection import METHODS
+
+        cache, count = self.prepared.cache, blocks_of(share, self.prepared.cache.blocks)
+        for turn, reference in enumerate(self.prepared.references):
+            if self._done(turn, method, share):
+                continue
+            visible = METHODS[method](self.prepared.view, turn, count)
+            logits = cache.forced(reference, visible)
+            answer = cache.own_answer(reference, logits, visible, self.settings.max_new_tokens)
+            self._keep(turn, method, share, logits, answer, float(visible.mean()))
+
+    def scheduled(self, row: str, shares: Sequence[int]) -> None:
+        """The real scheduler over the same conversation."""
+        from zerolayer.bench.quality_engine import conversation, empty_tiers, sized, store
+
+        prepared, settings = self.prepared, self.settings
+        stream, turns = prepared.case.stream, list(zip(prepared.references, prepared.signals, strict=True))
+        longest = max(len(reference.question_ids) for reference in prepared.references)
+        if row == NO_KNIT:
+            settings = settings.model_copy(update={"knit_share": 0.0})
+        for share in shares:
+            if all(self._done(turn, row, share) for turn in self._turns):
+                continue
+            with empty_tiers() as tiers:
+                if row != READ_IN_BUDGET:
+                    store(prepared.cache, tiers, [block.id for block in stream.blocks], settings.codec)
+                sizes = sized(settings, blocks_of(share, prepared.cache.blocks), longest)
+                done = conversation(self.engine, stream, tiers, sizes, settings.policy, turns)
+            for turn, result in enumerate(done):
+                self._keep(
+                    turn, row, share, result.logits, result.answer_ids, result.visible, result.knit_tokens
+                )
+
+    def _done(self, turn: int, method: str, share: int) -> bool:
+        return self.records.has(self.engine.name, self._name, turn + 1, method, share)
+
+    def _keep(
+        self,
+        turn: int,
+        method: str,
+        share: int,
+        logits: torch.Tensor,
+        answer: Sequence[int],
+        visible: float,
+        knit_tokens: int = 0,
+    ) -> None:
+        reference, labels = self.prepared.references[turn], self.prepared.case.questions[turn][1]
+        text = self.engine.tokenizer.decode(answer, skip_special_tokens=True)
+        self.records.add(
+            Score(
+                self.engine.name,
+                self._name,
+                turn + 1,
+                method,
+                share,
+                kl_divergence(reference.log_probs, logits),
+                top1_agreement(reference.log_probs, logits),
+                answer_f1(text, labels.answer),
+                visible,
+                knit_tokens,
+            )
+        )
+
+
 def measure(
     case: Case,
     engine: HFEngine,
     encoder: SentenceEncoder | None,
     settings: Settings,
     plan: Plan,
-    listen: Listen,
+    records: Records,
 ) -> Prepared:
-    """One contract: every method at every share, each turn's score told to `listen`."""
+    """One contract: every method at every share. What `records` hold already is not measured again."""
     from zerolayer.bench.quality_cases import prepare
 
     with progress(f"reading {case.name[:40]}") as update:
         prepared = prepare(case, engine, encoder, settings.max_new_tokens, settings.seed, update)
-    masked = [method for method in plan.methods if method not in ENGINE_ROWS]
-    for score in _masked(prepared, engine, settings, masked, plan.shares):
-        listen(score)
-    rows = [method for method in plan.methods if method in ENGINE_ROWS]
-    for score in _scheduled(prepared, engine, settings, rows, plan.shares):
-        listen(score)
+    run = CaseRun(prepared, engine, settings, records)
+    run.full()
+    for method in plan.methods:
+        if method in ENGINE_ROWS:
+            run.scheduled(method, plan.shares)
+        else:
+            for share in plan.shares:
+                run.masked(method, share)
     return prepared
-
-
-def _masked(
-    prepared: Prepared, engine: HFEngine, settings: Settings, methods: Sequence[str], shares: Sequence[int]
-) -> Iterator[Score]:
-    """Methods that choose from the exact cache; first the full cache itself, whose share is 100."""
-    from zerolayer.bench.quality_selection import METHODS
-
-    cache, blocks = prepared.cache, prepared.cache.blocks
-    for turn, reference in enumerate(prepared.references):
-        logits = cache.forced(reference, None)
-        yield _score(prepared, engine, turn, "full", 100, logits, reference.answer_ids, 1.0)
-        for method in methods:
-            for share in shares:
-                visible = METHODS[method](prepared.view, turn, blocks_of(share, blocks))
-                logits = cache.forced(reference, visible)
-                answer = cache.own_answer(reference, logits, visible, settings.max_new_tokens)
-                yield _score(prepared, engine, turn, method, share, logits, answer, float(visible.mean()))
-
-
-def _scheduled(
-    prepared: Prepared, engine: HFEngine, settings: Settings, rows: Sequence[str], shares: Sequence[int]
-) -> Iterator[Score]:
-    """The real scheduler over the same conversation."""
-    from zerolayer.bench.quality_engine import conversation, empty_tiers, sized, store
-
-    stream, turns = prepared.case.stream, list(zip(prepared.references, prepared.signals, strict=True))
-    longest = max(len(reference.question_ids) for reference in prepared.references)
-    with ExitStack() as stack:
-        whole = None
-        for row in rows:
-            for share in shares:
-                if ENGINE_ROWS[row] and whole is None:
-                    whole = stack.enter_context(empty_tiers())
-                    store(prepared.cache, whole, [block.id for block in stream.blocks], settings.codec)
-                tiers = whole if ENGINE_ROWS[row] else stack.enter_context(empty_tiers())
-                assert tiers is not None
-                sizes = sized(settings, blocks_of(share, prepared.cache.blocks), longest)
-                if row == "zerolayer_engine_no_knit":
-                    sizes = dataclasses.replace(sizes, knit_share=0.0)
-                done = conversation(engine, stream, tiers, sizes, settings.policy, turns)
-                for turn, result in enumerate(done):
-                    yield _score(
-                        prepared, engine, turn, row, share, result.logits, result.answer_ids,
-                        result.visible, result.knit_tokens,
-                    )  # fmt: skip
 
 
 def blocks_of(share: int, blocks: int) -> int:
@@ -124,39 +157,9 @@ def blocks_of(share: int, blocks: int) -> int:
     return min(blocks, max(2, round(share * blocks / 100)))
 
 
-def _score(
-    prepared: Prepared,
-    engine: HFEngine,
-    turn: int,
-    method: str,
-    share: int,
-    logits: torch.Tensor,
-    answer: Sequence[int],
-    visible: float,
-    knit_tokens: int = 0,
-) -> Score:
-    from zerolayer.bench.quality_metrics import Score, answer_f1, kl_divergence, top1_agreement
-
-    reference, labels = prepared.references[turn], prepared.case.questions[turn][1]
-    text = engine.tokenizer.decode(answer, skip_special_tokens=True)
-    return Score(
-        engine.name,
-        prepared.case.name,
-        turn + 1,
-        method,
-        share,
-        kl_divergence(reference.log_probs, logits),
-        top1_agreement(reference.log_probs, logits),
-        answer_f1(text, labels.answer),
-        visible,
-        knit_tokens,
-    )
-
-
 def of_model(settings: Settings, plan: Plan) -> dict[str, Any]:
     """All contracts with one model; its summary, and which contracts they were."""
     from zerolayer.bench.quality_cases import choose_cases
-    from zerolayer.bench.quality_metrics import summary
     from zerolayer.engines.hf.loading import load_encoder, load_engine
     from zerolayer.learning.labelled import labelled_contracts
 
@@ -172,21 +175,19 @@ def of_model(settings: Settings, plan: Plan) -> dict[str, Any]:
         labelled, engine.tokenizer, settings.block_tokens, plan.contracts, plan.turns, plan.tokens, plan.wording,
         settings.seed,
     )  # fmt: skip
-    scores: list[Score] = []
+    conditions = {name: str(getattr(plan, name)) for name in ("split", "turns", "tokens", "wording")}
+    records = Records(
+        plan.records, {**conditions, "answer_tokens": settings.max_new_tokens, "seed": settings.seed}
+    )
     written: list[dict[str, Any]] = []
-
-    def listen(score: Score) -> None:
-        scores.append(score)
-        if plan.records is not None:
-            with plan.records.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(dataclasses.asdict(score)) + "\n")
-
     for number, case in enumerate(cases, start=1):
-        prepared = measure(case, engine, encoder, settings, plan, listen)
+        prepared = measure(case, engine, encoder, settings, plan, records)
         written.append(_in_tokens(prepared))
         note(f"{settings.model}: {number} of {len(cases)} contracts")
     if plan.cases is not None:
         plan.cases.write_text(json.dumps({"model": settings.model, "cases": written}), encoding="utf-8")
+    names = {case.name for case in cases}
+    scores = [score for score in records.scores if score.model == engine.name and score.contract in names]
     return {
         **summary(scores, settings.seed),
         "questions": sum(len(case.questions) for case in cases),
