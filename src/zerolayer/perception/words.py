@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import lru_cache
 
-_WORD = re.compile(r"[A-Za-z]+(?:['’][a-z]{1,2}\b)?|\d+(?:[.,]\d+)*|[\u3400-\u4dbf\u4e00-\u9fff]+")
+_CJK = r"\u3400-\u4dbf\u4e00-\u9fff"
+# Accents and vowel points are characters of their own in some texts: \u0300 Latin, \u0591 Hebrew, \u064b Arabic.
+_MARK = r"[\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u065f\u0670]"
+_WORD = re.compile(
+    rf"[^\W\d_{_CJK}]+(?:{_MARK}+[^\W\d_{_CJK}]*)*(?:['’][a-z]{{1,2}}\b)?|\d+(?:[.,]\d+)*|[{_CJK}]+"
+)
+# The article is written as part of the word: Arabic al- (light10, Larkey 2007) and Hebrew ha-.
+_ARTICLE = re.compile(r"^(?:[وبكف]?ال|لل|ו?ה)(?=\w{3})")
 _STOP_ENGLISH = """
 a about after all also am an and any are as at be because been before being between both but by can
 could did do does doing each either else ever few for from further get gets given had happen happens
@@ -70,11 +78,19 @@ def tokenize(text: str) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     for match in _WORD.finditer(text):
         word, at = match[0], match.start()
-        if word[0] >= "\u3400":
+        if "\u3400" <= word[0] <= "\u9fff":
             found += _chinese(word, at)
-        elif (lower := word.lower()) not in _STOP and (len(word) > 1 or word.isdigit()):
+        elif (lower := _plain(word)) not in _STOP and (len(word) > 1 or word.isdigit()):
             found.append((stem(lower), at))
     return found
+
+
+def _plain(word: str) -> str:
+    """Lower case; letters of full width, ligatures and presentation forms as plain ones, without accents."""
+    if word.isascii():
+        return word.lower()
+    decomposed = unicodedata.normalize("NFKD", word).casefold()
+    return _ARTICLE.sub("", "".join(c for c in decomposed if not unicodedata.combining(c)))
 
 
 def _chinese(run: str, at: int) -> list[tuple[str, int]]:
