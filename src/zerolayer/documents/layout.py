@@ -65,7 +65,8 @@ def without_running_lines(pages: Sequence[str], keep_length: bool = False) -> li
     repeats: list[list[_Line]] = [[] for _ in pages]
     for found in lines.values():
         if len({line.page for line in found}) >= least and _runs(found):
-            for line in found[1:]:
+            says_something = any(c.isalpha() for c in found[0].shape)
+            for line in found[says_something:]:
                 repeats[line.page].append(line)
     return [_without(page, gone, keep_length) for page, gone in zip(pages, repeats, strict=True)]
 

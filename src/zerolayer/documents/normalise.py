@@ -13,6 +13,7 @@ _CLOSING = r"([.,;:!?)\]”\"’']{0,4})"
 _MARKED_HYPHEN = re.compile(rf"\b(\w{{1,40}})[\ufffe\x02]\n?(\w{{1,40}}){_CLOSING}")
 _LINE_HYPHEN = re.compile(rf"\b({_LETTER}{{2,40}})-\n({_LETTER}{{2,40}}){_CLOSING}")
 _SOFT_HYPHEN = re.compile(rf"\b(\w{{1,40}})\xad\n?(\w{{1,40}}){_CLOSING}")
+_CUT_WORD = re.compile(rf"\b{_LETTER}{{1,40}}-[ \t]{{0,20}}(?:\n{_LETTER}{{0,40}}|\Z)")
 _PAGE_END = re.compile(rf"\b({_LETTER}{{2,40}})-\s{{0,20}}\Z")
 _PAGE_START = re.compile(rf"\s{{0,20}}({_LETTER}{{2,40}}){_CLOSING}")
 _WORD = re.compile(rf"{_LETTER}+(?:-{_LETTER}+)*")
@@ -46,7 +47,7 @@ def vocabulary(texts: Iterable[str]) -> frozenset[str]:
         plain = text.replace("\r\n", "\n")
         if "\ufffe" in plain or "\x02" in plain:
             plain = _MARKED_HYPHEN.sub(" ", plain)
-        words.update(_WORD.findall(_LINE_HYPHEN.sub(" ", plain).lower()))
+        words.update(_WORD.findall(_CUT_WORD.sub(" ", plain).lower()))
     return frozenset(words)
 
 

@@ -68,7 +68,7 @@ _WORD = (
 _WORDS = (
     r"[OTFSENHotfsenh](?<![A-Za-z].)(?i:ne|wo|hree|our|ive|ix|even|ight|ine|en|leven|welve|hirteen|ourteen|ifteen"
     rf"|ixteen|eventeen|ighteen|ineteen|wenty|hirty|orty|ifty|ixty|eventy|ighty|inety|undred)\b"
-    rf"(?i:(?:-|[ \n](?:and[ \n])?){_WORD}\b){{0,8}}"
+    rf"(?i:(?:-|[ \n](?:and[ \n])?){_WORD}\b){{0,6}}+"
 )
 _NUMBER = r"\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,4})?|\d{1,12}(?:\.\d{1,4})?"
 _ALONE = r"[0-9](?<![\d.,].)(?:\d{0,2}(?:,\d{3}){1,4}(?!\d)|\d{0,11})(?:\.\d{1,4})?"

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 _NUMBER = r"\d{1,3}(?:\.\d{1,3}){0,5}"
 _CJK_NUMBER = r"[零〇一二三四五六七八九十百千两\d]{1,12}"
 _KEYWORD_HEADING = re.compile(
-    rf"^[ \t#*]{{0,8}}(?i:(article|section|clause|schedule|exhibit|annex|appendix|attachment))[ \t]+"
+    rf"^[ \t#*]{{0,40}}(?i:(article|section|clause|schedule|exhibit|annex|appendix|attachment))[ \t]+"
     rf"({_NUMBER}|[IVXLC]{{1,7}}|[A-Z]\d{{0,2}})(?=[ \t]*(?:$|[.:;–—\-(])|[ \t]+[\"“A-Z(])",
     re.MULTILINE,
 )
 _NUMBER_HEADING = re.compile(
-    rf"^[ \t#*]{{0,8}}({_NUMBER})(?:[.)、．]|[ \t])[ \t]{{0,8}}(?=[\"“'‘(\[A-Z\u4e00-\u9fff])", re.MULTILINE
+    rf"^[ \t#*]{{0,40}}({_NUMBER})(?:[.)、．]|[ \t])[ \t]{{0,8}}(?=[\"“'‘(\[A-Z\u4e00-\u9fff])", re.MULTILINE
 )
 _CJK_HEADING = re.compile(
     rf"^[ \t\u3000#*]{{0,8}}(第{_CJK_NUMBER}条(?![的、至和或第规与及，。）])|附件{_CJK_NUMBER})", re.MULTILINE
