@@ -159,7 +159,7 @@ def test_early_answers_stay_within_the_budget_and_read_it_all_once_they_cost_too
             answers.append(session.ask(questions[len(answers)]))
             assert session.engine.arena.nbytes <= 0.15 * session.full_kv_bytes
         total = session.read_report.tokens_total
-        assert len(answers) > 1 and session.read_report.tokens_early <= early.EARLY_SHARE * total
+        assert len(answers) > 1 and session.read_report.tokens_early <= session.settings.early_share * total
         last = session.ask(QUESTION)
         assert not last.early and session.read_report.tokens_read == total
         assert session.engine.arena.nbytes <= 0.15 * session.full_kv_bytes

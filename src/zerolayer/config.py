@@ -114,7 +114,9 @@ class Settings(BaseSettings):
     pin_blocks: int = Field(
         2, ge=0, le=64, description="blocks of the hottest bank pinned in the fastest cache"
     )
-    read_first: bool = Field(False, description="read the whole document before the first answer")
+    early_share: float = Field(
+        0.25, ge=0.0, le=1.0, description="most unread tokens computed early for questions; 0 reads first"
+    )
     seed: int = Field(0, ge=0, description="seed of everything random")
     home: str | None = Field(None, description="directory for models and sessions")
 

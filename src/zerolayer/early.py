@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 EARLY_BLOCKS = 24
 """Most blocks that are computed for one early answer, beside the sinks: as many as an answer sees by default."""
 
-EARLY_SHARE = 0.25
-"""At most this share of the unread tokens is computed early; further questions wait for the whole document."""
-
 SHORTLIST = 96
 """Blocks whose sentence vectors are computed for a question while the document's are not: its words choose them."""
 
@@ -119,11 +116,11 @@ class EarlyReader:
         """Blocks of the document that no tier holds as computed in order."""
         return sum(not self._stored(block) for block in range(len(self._ids)))
 
-    def worthwhile(self) -> bool:
-        """Whether one more early answer costs little beside what is still to be read."""
+    def worthwhile(self, share: float) -> bool:
+        """Whether one more early answer keeps what is computed early within `share` of what is still to be read."""
         width = self._settings.block_tokens
         cost = self.computed_tokens + (EARLY_BLOCKS + self._settings.sink_blocks) * width
-        return cost <= EARLY_SHARE * self.unread_blocks() * width
+        return cost <= share * self.unread_blocks() * width
 
     def computed_blocks(self) -> set[int]:
         """Document blocks that have been computed early and are stored so."""

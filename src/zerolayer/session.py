@@ -106,9 +106,7 @@ class Session:
     @property
     def answers_early(self) -> bool:
         """Whether the next question would be answered before the document is read, from what it points at."""
-        if self.settings.read_first or self._reader.finished:
-            return False
-        return self._reader.early.worthwhile()
+        return not self._reader.finished and self._reader.early.worthwhile(self.settings.early_share)
 
     @property
     def is_read(self) -> bool:

@@ -44,11 +44,9 @@ json_option = click.option(
 )
 
 reading_option = click.option(
-    "--answer-first/--read-first",
-    "answer_first",
-    default=None,
-    help="Answer a new document's questions from the blocks they point at, then read it; or read all of it first "
-    "[default: answer first].",
+    "--read-first",
+    is_flag=True,
+    help="Read the whole document before the first answer, instead of what the question points at.",
 )
 
 
@@ -73,8 +71,8 @@ def build_settings(flags: dict[str, Any]) -> Settings:
     from zerolayer.decision.registry import create_policy
     from zerolayer.execution.codecs import get_codec
 
-    answer_first = flags.pop("answer_first", None)
-    settings = load_settings(read_first=None if answer_first is None else not answer_first, **flags)
+    read_first = flags.pop("read_first", False)
+    settings = load_settings(early_share=0.0 if read_first else None, **flags)
     if settings.device_budget != "auto":
         parse_budget(settings.device_budget, _ANY_SIZE)
     create_policy(settings.policy)
