@@ -14,6 +14,7 @@ BENCHES = {
         "growth": "Device memory and latency from 8k to 64k tokens at one budget.",
         "needles": "Planted facts: stored, knit and freshly computed KV.",
         "overhead": "Share of a decode step spent on deciding.",
+        "cold": "Seconds to the first answer about a document that is not stored.",
         "isa": "Instructions against plain frees and copies.",
         "prefill": "Prefill rate against plain Hugging Face.",
         "quality": "KL to the full cache by share of blocks in sight: zerolayer, droppers, gold evidence.",
