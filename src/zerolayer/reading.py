@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 class ReadReport:
     """What reading the documents took in this session so far.
 
-    All tokens computed are `tokens_prefilled` + `tokens_early`; `recomputed_tokens` of them had been computed before.
+    `tokens_prefilled` + `tokens_early` were computed. `recomputed_tokens` counts those that had been computed before,
+    and those of damaged blocks.
     """
 
     tokens_total: int
@@ -66,8 +67,9 @@ class Reader:
         """Whether the document has been read to its end and its scheduler is ready for questions."""
         self._blocks, self._width = len(stream.blocks), settings.block_tokens
         self._seconds = 0.0
-        self._prefilled = self._again = (
-            0  # tokens computed in order, and those of them that had an early form
+        self._prefilled = 0  # tokens computed in order
+        self._again = (
+            0  # of these, tokens that had an early form; and tokens of damaged blocks computed again
         )
         self._from_storage: int | None = None
         self._history: list[list[int]] = []  # turns of a conversation that began before the document was read
@@ -112,7 +114,7 @@ class Reader:
         `prepare` is called once beside it: first, or, since it may take long, last where `until` may end the reading.
         """
         scheduler, started = self.scheduler, time.perf_counter()
-        before, already = self._seconds, self._prefilled
+        before, already, repaired = self._seconds, self._prefilled, scheduler.executor.recomputed_tokens
         if not self._restored:
             stored = scheduler.restore() * self._width
             if self._from_storage is None:
@@ -142,6 +144,7 @@ class Reader:
             self._prefilled += tokens
             self._again += self._width * len(early.intersection(range(first, first + tokens // self._width)))
             tell()
+        self._again += scheduler.executor.recomputed_tokens - repaired
         self._seconds = before + time.perf_counter() - started
         self._info = replace(self._info, tokens_total=total, last_used=time.time())
         self._store.save(self._info)
@@ -173,7 +176,7 @@ class Reader:
         """The document is read: early forms go, and what was said meanwhile is kept behind the document."""
         self.finished = True
         self.early.forget()
-        self._info = replace(self._info, early_forms={})
+        self._info = replace(self._info, early_forms=self._forms_of_others())
         nothing = Signals(np.zeros(self._blocks, dtype=np.float32))
         for turn in self._history:
             self.scheduler.turn(turn, nothing, max_new_tokens=1, keep=True, forced=[])
@@ -181,5 +184,10 @@ class Reader:
 
     def _note_forms(self, forms: Mapping[str, int]) -> None:
         """Before they are computed: a process that is killed leaves no block that nobody knows of."""
-        self._info = replace(self._info, early_forms=dict(forms))
+        self._info = replace(self._info, early_forms={**self._forms_of_others(), **forms})
         self._store.save(self._info)
+
+    def _forms_of_others(self) -> dict[str, int]:
+        """Forms that another process, which has the same documents open, noted since this one opened them."""
+        noted = self._store.info(self._info.id).early_forms
+        return {form: block for form, block in noted.items() if form not in self._info.early_forms}
