@@ -158,6 +158,7 @@ def test_gold_holds_the_evidence_and_h2o_the_most_recent_half(data):
     kept = METHODS["gold"](view, 0, 6).reshape(view.blocks, WIDTH).all(-1)
     assert kept[view.turns[0].evidence > 0].all()
     assert METHODS["h2o"](view, 0, 6)[-3 * WIDTH :].all()
+    assert METHODS["zerolayer_recent"](view, 0, 7)[-3 * WIDTH :].all()
 
 
 def test_the_scheduler_at_a_full_budget_answers_as_the_full_cache(data):

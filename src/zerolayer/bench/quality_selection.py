@@ -82,6 +82,12 @@ def zerolayer(document: DocumentView, turn: int, count: int) -> BoolArray:
     return best_blocks(document, document.turns[turn].match, count)
 
 
+def zerolayer_recent(document: DocumentView, turn: int, count: int) -> BoolArray:
+    """Half the blocks right before the question, half the best matches: tried, not what a session does."""
+    match = document.turns[turn].match
+    return best_blocks(document, _with_recent(match, round((count - 1) / 2)), count)
+
+
 def bm25(document: DocumentView, turn: int, count: int) -> BoolArray:
     """BM25 over blocks alone, with each turn's question."""
     return best_blocks(document, document.turns[turn].words, count)
@@ -166,6 +172,7 @@ METHODS: Mapping[str, Selection] = {
     method.__name__: method
     for method in (
         zerolayer,
+        zerolayer_recent,
         static_window,
         h2o,
         h2o_tokens,
