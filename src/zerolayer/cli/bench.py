@@ -16,6 +16,7 @@ BENCHES = {
         "overhead": "Share of a decode step spent on deciding.",
         "cold": "Seconds to the first answer about a document that is not stored.",
         "isa": "Instructions against plain frees and copies.",
+        "signals": "What each signal of use is worth, and how well it is calibrated.",
         "prefill": "Prefill rate against plain Hugging Face.",
         "quality": "KL to the full cache by share of blocks in sight: zerolayer, droppers, gold evidence.",
         "decode": "Time per token against plain Hugging Face and llama.cpp.",

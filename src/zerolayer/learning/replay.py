@@ -113,18 +113,24 @@ class _Tally:
 
 
 def replay(
-    trace: DemandTrace, policy: Policy | str, capacity_blocks: int, reserve_blocks: int = RESERVE_BLOCKS
+    trace: DemandTrace,
+    policy: Policy | str,
+    capacity_blocks: int,
+    reserve_blocks: int = RESERVE_BLOCKS,
+    features: FloatArray | None = None,
 ) -> ReplayResult:
     """Replay a trace with a policy (a new object or a name, `optimal` included) on `capacity_blocks` blocks.
 
-    `reserve_blocks` of them stay free for the question and its answer. Raises BudgetError if sinks, reserve
-    and one block do not fit, UnknownNameError for an unknown policy.
+    `reserve_blocks` of them stay free for the question and its answer; `features` `[blocks, BLOCK_FEATURES]`
+    are what keys and text tell, where that is known. Raises BudgetError if sinks, reserve and one block do not
+    fit, UnknownNameError for an unknown policy.
     """
     best = _replay_optimal(trace, capacity_blocks, reserve_blocks)
     if policy == OPTIMAL:
         return best
     chosen = create_policy(policy) if isinstance(policy, str) else policy
-    return _with_ratio(_replay_policy(trace, chosen, capacity_blocks, reserve_blocks), best.loads)
+    result = _replay_policy(trace, chosen, capacity_blocks, reserve_blocks, features)
+    return _with_ratio(result, best.loads)
 
 
 def replay_all(
@@ -169,9 +175,13 @@ def operating_point(
     return max(points, key=lambda point: point.result.coverage)
 
 
-def _replay_policy(trace: DemandTrace, policy: Policy, capacity: int, reserve: int) -> ReplayResult:
+def _replay_policy(
+    trace: DemandTrace, policy: Policy, capacity: int, reserve: int, features: FloatArray | None = None
+) -> ReplayResult:
     ledger = Ledger(trace, capacity, reserve)
     table, tally = ledger.table, _Tally()
+    if features is not None:
+        table.features[:] = features
     for number, turn in enumerate(trace.turns):
         ledger.begin_turn(number)
         table.turn = number
