@@ -100,7 +100,8 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
 def read_snapshot(path: Path) -> Snapshot | None:
     """The snapshot, None when there is none, or none that this version can read."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        # From memory: np.load does not close a file that turns out to be damaged.
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         about = json.loads(str(arrays["about"]))
         if about["version"] != SNAPSHOT_VERSION:
