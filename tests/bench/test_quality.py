@@ -99,23 +99,27 @@ def test_each_layer_and_head_sees_its_own_mask():
     assert not torch.allclose(whole, cache.logits(QUESTION, visible, 1), atol=1e-3)
 
 
-def test_own_answer_is_greedy_decoding_under_the_mask():
+@pytest.mark.parametrize("by_head", [False, True])
+def test_own_answers_are_greedy_decoding_under_each_mask(by_head):
     engine, _ = make_engine("llama")
-    cache = FullCache(engine, TOKENS, WIDTH, room=60)
+    cache = FullCache(engine, TOKENS, WIDTH, room=len(QUESTION) + 10, places=3)
     reference = cache.reference(QUESTION, 10)
-    visible = np.arange(len(TOKENS)) < 2 * WIDTH
-    answer = cache.own_answer(reference, cache.forced(reference, visible), visible, 10)
-    expected: list[int] = []
-    while len(expected) < 10:
-        token = int(cache.logits([*QUESTION, *expected], visible, 1).argmax())
-        if token == EOS:
-            break
-        expected.append(token)
-    assert answer == expected
-    assert answer != reference.answer_ids
-    everything = np.ones(len(TOKENS), dtype=bool)
-    same = cache.own_answer(reference, cache.forced(reference, everything), everything, 10)
-    assert same == reference.answer_ids
+    shape = (engine.geometry.layers, engine.geometry.kv_heads) if by_head else ()
+    columns = np.arange(len(TOKENS))
+    views = [columns < 2 * WIDTH, columns >= 0, (columns < WIDTH) | (columns > 150)]
+    views = [np.broadcast_to(view, (*shape, len(TOKENS))).copy() for view in views]
+    forced = [cache.forced(reference, view, place) for place, view in enumerate(views)]
+    answers = cache.own_answers(reference, forced, views, 10)
+    for view, answer in zip(views, answers, strict=True):
+        expected: list[int] = []
+        while len(expected) < 10:
+            token = int(cache.logits([*QUESTION, *expected], view, 1).argmax())
+            if token == EOS:
+                break
+            expected.append(token)
+        assert answer == expected
+    assert answers[1] == reference.answer_ids
+    assert answers[0] != reference.answer_ids
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -297,7 +301,7 @@ def test_what_is_recorded_is_not_measured_again(data, tmp_path):
     run = CaseRun(ready, engine, settings, records)
     for _ in range(2):
         run.full()
-        run.masked("random", 25)
+        run.masked(["random"], 25)
         run.scheduled("zerolayer_engine", (25,))
         run.records = Records(tmp_path / "scores.jsonl", {})
     assert len(run.records.scores) == 6

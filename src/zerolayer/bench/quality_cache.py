@@ -34,7 +34,10 @@ class Reference:
 
 
 class FullCache:
-    """All of a document's KV, exact. `room` is the most tokens that a question and its answer take."""
+    """All of a document's KV, exact. `room` is the most tokens that a question and its answer take.
+
+    Behind the document there is room for `places` answers side by side, none in sight of another.
+    """
 
     def __init__(
         self,
@@ -42,13 +45,14 @@ class FullCache:
         token_ids: Sequence[int],
         block_tokens: int,
         room: int,
+        places: int = 1,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
         from zerolayer.engines.hf.attention import OBSERVED_QUERIES
 
         self.engine, self.tokens, self.block_tokens = engine, len(token_ids), block_tokens
-        self.blocks = self.tokens // block_tokens
-        self.arena = engine.make_arena(self.blocks + -(-room // block_tokens), block_tokens)
+        self.blocks, self.room = self.tokens // block_tokens, room
+        self.arena = engine.make_arena(self.blocks + -(-room * places // block_tokens), block_tokens)
         # In chunks whose attention can be observed: what H2O accumulates comes with the prefill.
         for first in range(0, self.tokens, OBSERVED_QUERIES):
             engine.append(token_ids[first : first + OBSERVED_QUERIES], first, observe=True)
@@ -92,51 +96,107 @@ class FullCache:
             answer_mass,
         )
 
-    def forced(self, reference: Reference, visible: BoolArray | None) -> torch.Tensor:
+    def forced(self, reference: Reference, visible: BoolArray | None, place: int = 0) -> torch.Tensor:
         """Logits `[targets, vocabulary]` of the reference's answer, teacher-forced, in sight of `visible`.
 
         `visible` is `[document tokens]`, or `[layers, kv_heads, document tokens]`; None is all of them.
         """
         count = len(reference.targets)
-        return self.logits([*reference.question_ids, *reference.targets[:-1]], visible, count)
+        return self.logits([*reference.question_ids, *reference.targets[:-1]], visible, count, place)
 
-    def logits(self, token_ids: Sequence[int], visible: BoolArray | None, last: int) -> torch.Tensor:
-        """Logits `[last, vocabulary]` of the last tokens of `token_ids`, which stand right behind the document."""
-        return self._pass(token_ids, self.tokens, visible, last)
+    def logits(
+        self, token_ids: Sequence[int], visible: BoolArray | None, last: int, place: int = 0
+    ) -> torch.Tensor:
+        """Logits `[last, vocabulary]` of the last tokens of `token_ids`, which stand right behind the document.
 
-    def own_answer(
-        self, reference: Reference, logits: torch.Tensor, visible: BoolArray, max_new_tokens: int
-    ) -> list[int]:
-        """The greedy answer in sight of `visible`; call right after `forced`, whose logits it goes on from.
-
-        As long as every forced token was the likeliest one, both answers are the same; only the rest is decoded.
+        `place` says where their rows lie; it changes no number.
         """
-        stop = self.engine.stop_ids()
-        likeliest = logits.argmax(dim=-1).tolist()
-        pairs = zip(likeliest, reference.targets, strict=True)
-        parted = next((i for i, (own, target) in enumerate(pairs) if own != target), None)
-        if parted is None:
-            return list(reference.answer_ids)
-        answer = [*reference.targets[:parted], int(likeliest[parted])]
-        row = self.tokens + len(reference.question_ids) + parted
-        while answer[-1] not in stop and len(answer) < max_new_tokens:
-            following = self._pass(answer[-1:], row, visible, 1)
-            answer.append(int(following[-1].argmax()))
-            row += 1
-        return answer[:-1] if answer[-1] in stop else answer
+        import torch
 
-    def _pass(self, token_ids: Sequence[int], row: int, visible: BoolArray | None, last: int) -> torch.Tensor:
+        document = np.ones(self.tokens, dtype=np.bool_) if visible is None else visible
+        leading, count, first = document.shape[:-1], len(token_ids), self._first_row(place)
+        seen = torch.zeros(*leading, count, first + count, dtype=torch.bool)
+        seen[..., : self.tokens] = torch.as_tensor(document).unsqueeze(-2)
+        seen[..., first:] = torch.ones(count, count, dtype=torch.bool).tril()
+        return self._run(token_ids, self.tokens + np.arange(count), first + np.arange(count), seen, last)
+
+    def own_answers(
+        self,
+        reference: Reference,
+        forced: Sequence[torch.Tensor],
+        visible: Sequence[BoolArray],
+        max_new_tokens: int,
+    ) -> list[list[int]]:
+        """The greedy answers in sight of each of `visible`; number i goes on from what `forced` left in place i.
+
+        As long as every forced token was the likeliest one, an answer is the reference's; only the rest is decoded,
+        a token of all answers in one pass.
+        """
+        answers = [self._until_parted(reference, logits) for logits in forced]
+        for dimensions in {view.ndim for view in visible}:
+            alike = [place for place, view in enumerate(visible) if view.ndim == dimensions]
+            while running := [place for place in alike if self._runs(answers[place], max_new_tokens)]:
+                following = self._decode(
+                    reference, [answers[i] for i in running], [visible[i] for i in running], running
+                )
+                for place, token in zip(running, following, strict=True):
+                    answers[place].append(token)
+        stop = self.engine.stop_ids()
+        return [[token for token in answer if token not in stop] for answer in answers]
+
+    def _until_parted(self, reference: Reference, logits: torch.Tensor) -> list[int]:
+        """The reference's tokens up to the first that was not the likeliest one, and that likeliest one."""
+        likeliest = logits.argmax(dim=-1).tolist()
+        pairs = enumerate(zip(likeliest, reference.targets, strict=True))
+        parted = next((i for i, (own, target) in pairs if own != target), len(likeliest) - 1)
+        return [*reference.targets[:parted], int(likeliest[parted])]
+
+    def _runs(self, answer: Sequence[int], max_new_tokens: int) -> bool:
+        return len(answer) < max_new_tokens and answer[-1] not in self.engine.stop_ids()
+
+    def _decode(
+        self,
+        reference: Reference,
+        answers: Sequence[Sequence[int]],
+        visible: Sequence[BoolArray],
+        places: Sequence[int],
+    ) -> list[int]:
+        """The next token of each answer."""
+        import torch
+
+        count = len(reference.question_ids) - 1
+        firsts = [self._first_row(place) for place in places]
+        rows = np.asarray([f + count + len(answer) for f, answer in zip(firsts, answers, strict=True)])
+        seen = torch.zeros(*visible[0].shape[:-1], len(rows), int(rows.max()) + 1, dtype=torch.bool)
+        for number, (first, row) in enumerate(zip(firsts, rows, strict=True)):
+            seen[..., number, : self.tokens] = torch.as_tensor(visible[number])
+            seen[..., number, first : row + 1] = True
+        positions = rows - np.asarray(firsts) + self.tokens
+        logits = self._run([answer[-1] for answer in answers], positions, rows, seen, len(rows))
+        return [int(token) for token in logits.argmax(dim=-1)]
+
+    def _first_row(self, place: int) -> int:
+        return self.tokens + place * self.room
+
+    def _run(
+        self,
+        token_ids: Sequence[int],
+        positions: np.ndarray,
+        rows: np.ndarray,
+        seen: torch.Tensor,
+        last: int,
+    ) -> torch.Tensor:
+        """Logits `[last, vocabulary]`; `seen` is `[tokens, rows]` or `[layers, kv_heads, tokens, rows]`."""
         import torch
 
         from zerolayer.engines.hf.attention import AttentionPass
 
-        engine, count = self._attached(), len(token_ids)
-        seen = torch.ones(self.tokens, dtype=torch.bool) if visible is None else torch.as_tensor(visible)
+        engine = self._attached()
         seen = seen.to(engine.device)
-        rows, end = slice(row, row + count), row + count
-        shared = attention_mask(seen, count, end, engine.dtype) if seen.dim() == 1 else None
-        with hidden_states(engine) as states, _masks_of_layers(engine, seen, count, end):
-            engine.forward(token_ids, row + np.arange(count), rows, end, AttentionPass(mask=shared))
+        shared = _additive(seen, engine.dtype) if seen.dim() == 2 else None
+        index = torch.as_tensor(rows, device=engine.device)
+        with hidden_states(engine) as states, _masks_of_layers(engine, seen):
+            engine.forward(token_ids, positions, index, seen.shape[-1], AttentionPass(mask=shared))
         with torch.inference_mode():
             result: torch.Tensor = engine.model.lm_head(states[-1][0, -last:]).float()
         return result
@@ -153,18 +213,11 @@ class FullCache:
         return mass
 
 
-def attention_mask(visible: torch.Tensor, queries: int, rows: int, dtype: torch.dtype) -> torch.Tensor:
-    """Additive `[…, queries, rows]` of `visible` `[…, document tokens]`: causal among the rows behind the document.
-
-    The queries are the last rows.
-    """
+def _additive(seen: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """0 where `seen`, minus infinity elsewhere."""
     import torch
 
-    leading, tail = visible.shape[:-1], rows - visible.shape[-1]
-    own = torch.ones(queries, tail, dtype=torch.bool, device=visible.device).tril(tail - queries)
-    seen = visible.unsqueeze(-2).expand(*leading, queries, -1)
-    both = torch.cat([seen, own.expand(*leading, queries, tail)], dim=-1)
-    return torch.zeros(both.shape, dtype=dtype, device=visible.device).masked_fill_(~both, float("-inf"))
+    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, float("-inf"))
 
 
 @contextmanager
@@ -183,14 +236,14 @@ def hidden_states(engine: HFEngine) -> Iterator[list[torch.Tensor]]:
 
 
 @contextmanager
-def _masks_of_layers(engine: HFEngine, visible: torch.Tensor, queries: int, rows: int) -> Iterator[None]:
-    """Gives each layer a mask of its own for `visible` `[layers, kv_heads, document tokens]`; else does nothing."""
+def _masks_of_layers(engine: HFEngine, seen: torch.Tensor) -> Iterator[None]:
+    """Gives each layer its own mask of `seen` `[layers, kv_heads, tokens, rows]`; does nothing for `[tokens, rows]`."""
     handles = []
-    if visible.dim() == 3:
+    if seen.dim() == 4:
         for layer, block in enumerate(engine.model.model.layers):
 
             def set_mask(_module: Any, _arguments: Any, keywords: dict[str, Any], layer: int = layer) -> None:
-                mask = attention_mask(visible[layer], queries, rows, engine.dtype)
+                mask = _additive(seen[layer], engine.dtype)
                 keywords["arena_pass"].mask = mask.unsqueeze(1)  # one for all query heads of a group
 
             handles.append(block.self_attn.register_forward_pre_hook(set_mask, with_kwargs=True))

@@ -99,9 +99,13 @@ def prepare(
     encoder: SentenceEncoder | None,
     max_new_tokens: int,
     seed: int,
+    places: int = 1,
     on_progress: Any = None,
 ) -> Prepared:
-    """Read a case in full sight, answer its questions from the full cache, and gather what methods look at."""
+    """Read a case in full sight, answer its questions from the full cache, and gather what methods look at.
+
+    `places` is how many answers the cache can hold side by side.
+    """
     stream, frame = case.stream, prompt_frame(engine.tokenizer)
     asked = [
         engine.tokenizer(frame.question(text), add_special_tokens=False)["input_ids"]
@@ -109,7 +113,7 @@ def prepare(
     ]
     width = stream.blocks[0].token_count
     room = max(map(len, asked)) + max_new_tokens
-    cache = FullCache(engine, stream.token_ids, width, room, on_progress)
+    cache = FullCache(engine, stream.token_ids, width, room, places, on_progress)
     references = [cache.reference(ids, max_new_tokens) for ids in asked]
     signals = signals_of(stream, [text for text, _ in case.questions], encoder)
     bounds, plain = key_bounds(cache), PlainBM25(stream)

@@ -62,18 +62,19 @@ class CaseRun:
                 logits = self.prepared.cache.forced(reference, None)
                 self._keep(turn, FULL, 100, logits, reference.answer_ids, 1.0)
 
-    def masked(self, method: str, share: int) -> None:
-        """A method that chooses from the exact cache."""
+    def masked(self, methods: Sequence[str], share: int) -> None:
+        """Methods that choose from the exact cache."""
         from zerolayer.bench.quality_selection import METHODS
 
-        cache, count = self.prepared.cache, blocks_of(share, self.prepared.cache.blocks)
+        cache, view = self.prepared.cache, self.prepared.view
+        count, longest = blocks_of(share, cache.blocks), self.settings.max_new_tokens
         for turn, reference in enumerate(self.prepared.references):
-            if self._done(turn, method, share):
-                continue
-            visible = METHODS[method](self.prepared.view, turn, count)
-            logits = cache.forced(reference, visible)
-            answer = cache.own_answer(reference, logits, visible, self.settings.max_new_tokens)
-            self._keep(turn, method, share, logits, answer, float(visible.mean()))
+            todo = [method for method in methods if not self._done(turn, method, share)]
+            visible = [METHODS[method](view, turn, count) for method in todo]
+            logits = [cache.forced(reference, seen, place) for place, seen in enumerate(visible)]
+            answers = cache.own_answers(reference, logits, visible, longest)
+            for method, seen, of_method, answer in zip(todo, visible, logits, answers, strict=True):
+                self._keep(turn, method, share, of_method, answer, float(seen.mean()))
 
     def scheduled(self, row: str, shares: Sequence[int]) -> None:
         """The real scheduler over the same conversation."""
@@ -139,16 +140,18 @@ def measure(
     """One contract: every method at every share. What `records` hold already is not measured again."""
     from zerolayer.bench.quality_cases import prepare
 
+    masked = [method for method in plan.methods if method not in ENGINE_ROWS]
     with progress(f"reading {case.name[:40]}") as update:
-        prepared = prepare(case, engine, encoder, settings.max_new_tokens, settings.seed, update)
+        prepared = prepare(
+            case, engine, encoder, settings.max_new_tokens, settings.seed, max(1, len(masked)), update
+        )
     run = CaseRun(prepared, engine, settings, records)
     run.full()
-    for method in plan.methods:
-        if method in ENGINE_ROWS:
-            run.scheduled(method, plan.shares)
-        else:
-            for share in plan.shares:
-                run.masked(method, share)
+    for share in plan.shares:
+        run.masked(masked, share)
+    for row in ENGINE_ROWS:
+        if row in plan.methods:
+            run.scheduled(row, plan.shares)
     return prepared
 
 
@@ -183,9 +186,9 @@ def of_model(settings: Settings, plan: Plan) -> dict[str, Any]:
     for number, case in enumerate(cases, start=1):
         prepared = measure(case, engine, encoder, settings, plan, records)
         written.append(_in_tokens(prepared))
+        if plan.cases is not None:
+            plan.cases.write_text(json.dumps({"model": settings.model, "cases": written}), encoding="utf-8")
         note(f"{settings.model}: {number} of {len(cases)} contracts")
-    if plan.cases is not None:
-        plan.cases.write_text(json.dumps({"model": settings.model, "cases": written}), encoding="utf-8")
     names = {case.name for case in cases}
     scores = [score for score in records.scores if score.model == engine.name and score.contract in names]
     return {
