@@ -15,6 +15,9 @@ from zerolayer.learning.calibrate_sessions import Snapshots
 
 _RESAMPLES = 200
 
+_TEXT = ("position", "section", "rarity", "anchors")
+_KEYS = ("dispersion", "key norm", "distinctiveness")
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -46,6 +49,7 @@ def report(
         "hand_set_reliability": reliability(test.hand_set, test.used).round(5).tolist(),
         "all_signals_auroc_in_document": full,
         "signals": {name: _signal(train, test, name, known, full, model, seed) for name in known},
+        "before_any_question": _cold(train, test, known, seed),
         "features": _features(test),
         "trial_gain": model.notes["trial_gain"],
         "boosted": boosted(train, test, known, seed),
@@ -77,6 +81,14 @@ def _signal(
         "adds_in_document": full - without if full is not None and without is not None else None,
         "weight": float(np.abs(model.weight[columns_of([name])]).sum()),
     }
+
+
+def _cold(train: Snapshots, test: Snapshots, known: list[str], seed: int) -> dict[str, float | None]:
+    """AUROC within a document of what is known before any question: text, and text with each signal of keys."""
+    sets = {"text": [*_TEXT]}
+    sets |= {f"text + {name}": [*_TEXT, name] for name in _KEYS if name in known}
+    found = {name: regress(train, signals, seed).log_odds(test.features) for name, signals in sets.items()}
+    return {name: mean_auroc(odds, test.used, test.document) for name, odds in found.items()}
 
 
 def _features(test: Snapshots) -> dict[str, dict[str, float | None]]:

@@ -7,7 +7,7 @@ both wordings. What the grader sees comes from the same code as in a live sessio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,17 @@ class Recorded:
 
     trace: DemandTrace
     features: FloatArray
+
+
+def by_evidence(recorded: Recorded) -> Recorded:
+    """The same session with its gold evidence as demand, in equal shares; the match is the recorded one."""
+    turns = []
+    for turn in recorded.trace.turns:
+        gold = turn.gold or ()
+        turns.append(replace(turn, used=tuple((block, 1.0 / len(gold)) for block in gold)))
+    return Recorded(
+        replace(recorded.trace, turns=tuple(turns), labelled_by="gold evidence"), recorded.features
+    )
 
 
 @dataclass(frozen=True, slots=True)
