@@ -235,7 +235,7 @@ class Session:
         """Sentence vectors of the blocks, computed once per document and kept beside its blocks."""
         if self._encoder is None or self._vectors is not None:
             return
-        path = cache_dir() / "vectors" / f"{self._info.id}-{self._encoder.name}-2.npy"
+        path = cache_dir() / "vectors" / f"{self._info.id}-{self._encoder.name}-3.npy"
         if path.is_file():
             vectors: FloatArray = np.load(path)
             if len(vectors) == len(self.stream.blocks):

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zerolayer.perception.recall import RecallWeights, Signals, fuse, unit
+from zerolayer.perception.recall import RecallWeights, Signals, fuse
+from zerolayer.perception.scores import unit
 
 fast = settings(max_examples=100, deadline=None)
 

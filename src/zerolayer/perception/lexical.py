@@ -11,7 +11,9 @@ import numpy as np
 
 from zerolayer.core import FloatArray, IntArray
 from zerolayer.documents.anchors import AnchorIndex, AnchorKind, asked_kinds, find_anchors
+from zerolayer.documents.links import LinkGraph, LinkKind
 from zerolayer.documents.structure import Heading, find_headings
+from zerolayer.perception.scores import smooth, unit
 from zerolayer.perception.synonyms import expand
 from zerolayer.perception.words import tokenize
 
@@ -52,7 +54,14 @@ class LexicalWeights:
     anchor: float = 0.2  # such an anchor alone
     value: float = 1.0  # a clause number, date or amount of the question that stands in the block
     head: float = 1.0  # the head of the document, for questions about its parties, title and date
-    link: float = 0.15  # a clause that a matching block refers to
+    link: float = 0.15  # a block that a matching one is linked to, by the kinds in LINKS
+
+
+LINKS = {LinkKind.TERM: 1.0, LinkKind.REFERRED: 1.0}
+"""Links that lead from a matching block to evidence more often than chance does (docs/signals.md)."""
+
+_TELLING_KINDS = frozenset(AnchorKind) - {AnchorKind.PARTY}
+"""Parties stand in every clause: that a block names one says nothing about a question that asks who."""
 
 
 class LexicalIndex:
@@ -79,7 +88,10 @@ class LexicalIndex:
             self._words[self._block(at)].append(self._vocabulary.setdefault(word, len(self._vocabulary)))
         headings = find_headings(text)
         self._add_indexes(self._titles(text, headings))
-        self._add_anchors(AnchorIndex(find_anchors(text, headings)))
+        anchors = find_anchors(text, headings)
+        self._add_anchors(AnchorIndex(anchors))
+        self.links = LinkGraph.build(text, [spans[i] for i in self._rows], anchors, headings)
+        """Links between the blocks that hold text, numbered without the others."""
         frequency = np.bincount(
             [word for words in self._words for word in set(words)], minlength=len(self._vocabulary)
         )
@@ -130,16 +142,7 @@ class LexicalIndex:
             counts = np.zeros(len(self._rows), dtype=np.float32)
             for anchor in anchors.of_kind(kind):
                 counts[self._block(anchor.start)] += 1
-            self._density[kind] = np.minimum(_smooth(counts, 1.0) / 0.4, 1).astype(np.float32)
-        targets = {
-            anchor.value: self._block(anchor.start) for anchor in reversed(anchors.of_kind(AnchorKind.CLAUSE))
-        }
-        links = [
-            (self._block(anchor.start), targets[anchor.value])
-            for anchor in anchors.of_kind(AnchorKind.REFERENCE)
-            if anchor.value in targets
-        ]
-        self._links: IntArray = np.asarray(links, dtype=np.int64).reshape(-1, 2)
+            self._density[kind] = np.minimum(smooth(counts, 1.0) / 0.4, 1).astype(np.float32)
 
     def scores(self, question: str, signals: Sequence[tuple[float, FloatArray]] = ()) -> FloatArray:
         """[n] match of each block with `question`, 0 to 1, the best block 1; all 0 where nothing matches.
@@ -149,10 +152,10 @@ class LexicalIndex:
         result = np.zeros(self.size, dtype=np.float32)
         if len(self._rows) == 0:
             return result
-        score = self._with_links(self._with_anchors(question, _unit(self._by_words(question))))
+        score = self._with_links(self._with_anchors(question, unit(self._by_words(question))))
         for weight, signal in signals:
             score = score + weight * signal[self._rows]
-        result[self._rows] = _unit(score)
+        result[self._rows] = unit(score)
         return result
 
     def _by_words(self, question: str) -> FloatArray:
@@ -188,7 +191,7 @@ class LexicalIndex:
         return {word: self.weights.feedback * gain / best[0][0] for gain, word in best if word not in known}
 
     def _with_anchors(self, question: str, score: FloatArray) -> FloatArray:
-        kinds = asked_kinds(question)
+        kinds = asked_kinds(question) & _TELLING_KINDS
         if kinds:
             density = np.max([self._density[kind] for kind in sorted(kinds)], axis=0)
             score = score * (1 + self.weights.anchor_factor * density) + self.weights.anchor * density
@@ -207,24 +210,6 @@ class LexicalIndex:
         return score.astype(np.float32)
 
     def _with_links(self, score: FloatArray) -> FloatArray:
-        if len(self._links) == 0 or not self.weights.link:
+        if not self.weights.link:
             return score
-        bonus = np.zeros_like(score)
-        np.maximum.at(bonus, self._links[:, 1], score[self._links[:, 0]])
-        bonus[1:] = np.maximum(bonus[1:], 0.7 * bonus[:-1])
-        return (score + self.weights.link * bonus).astype(np.float32)
-
-
-def _unit(score: FloatArray) -> FloatArray:
-    """`score` without its negative part, scaled so that the largest is 1."""
-    score = np.maximum(score, 0)
-    top = float(score.max(initial=0))
-    return (score / top if top > 0 else score).astype(np.float32)
-
-
-def _smooth(values: FloatArray, sigma: float) -> FloatArray:
-    """Gaussian smoothing over neighbouring blocks; `sigma` in blocks."""
-    reach = int(4 * sigma) + 1
-    kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
-    padded = np.pad(values, reach, mode="edge")
-    return np.convolve(padded, kernel / kernel.sum(), mode="valid").astype(np.float32)
+        return (score + self.weights.link * self.links.spread(score, LINKS)).astype(np.float32)
