@@ -277,6 +277,9 @@ def test_command_reports_every_method_draws_and_exits_with_3_when_missed(data, t
     lines = records.read_text(encoding="utf-8").splitlines()
     written = json.loads(cases.read_text(encoding="utf-8"))["cases"]
     assert [len(case["turns"]) for case in written] == [2, 2]
+    monkeypatch.setattr("zerolayer.bench.quality_cases.prepare", None)  # what is recorded needs no model
+    again = CliRunner().invoke(quality.command, [a for a in arguments if a not in ("--cases", str(cases))])
+    assert json.loads(again.stdout.strip().splitlines()[-1])["kl"] == result["kl"]
     assert len(lines) == 1 + 2 * 2 * (1 + 2 * (len(METHODS) + len(quality.ENGINE_ROWS)))
 
 
@@ -321,6 +324,13 @@ def test_command_prints_a_table(data, monkeypatch):
     assert ran.return_value == 0
     assert "zerolayer" in ran.stdout
     assert "25 %" in ran.stdout
+
+
+def test_the_relative_scale_runs_from_gold_to_random():
+    kl = {"gold": {"25": 0.1}, "random": {"25": 0.3}, "zerolayer": {"25": 0.15}, "bm25": {"10": 0.2}}
+    assert quality.relative(kl) == pytest.approx({"gold": 0.0, "random": 1.0, "zerolayer": 0.25})
+    assert quality.relative({"gold": {"25": 0.1}, "random": {"25": 0.1}}) == {}
+    assert quality.relative({"zerolayer": {"25": 0.1}}) == {}
 
 
 def test_unknown_methods_and_folders_are_refused(tmp_path):

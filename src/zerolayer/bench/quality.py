@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from zerolayer.bench import common
 from zerolayer.bench.common import report, seed_option, threads_option
 from zerolayer.bench.quality_run import ENGINE_ROWS, Plan, of_model
 from zerolayer.cli.options import json_option
+from zerolayer.cli.output import note
 from zerolayer.config import load_settings
 from zerolayer.errors import UnknownNameError
 
@@ -102,6 +103,7 @@ def command(
     for model in models:
         settings = load_settings(model=model, seed=seed, encoder=encoder, max_new_tokens=answer_tokens)
         results[model] = of_model(settings, plan)
+        results[model]["relative"] = relative(results[model]["kl"])
     judged = {
         f"{model} {row}": result["kl"][row].get(str(BAR_SHARE))
         for model, result in results.items()
@@ -124,11 +126,30 @@ def command(
         "models": results,
         **common.conditions(models[0], seed),
     }
+    for model, of_it in results.items():
+        chance = of_it["kl"].get("random", {}).get(str(BAR_SHARE))
+        if chance is not None and chance <= BAR:
+            note(
+                f"{model}: random blocks alone have {chance:.3f}, so the bar says little here; see `relative`"
+            )
     if plot is not None:
         from zerolayer.bench.quality_plot import draw
 
         draw(results, plot)
     return report(result, as_json, "KL to the full cache (nats), top-1, F1", COLUMNS, _rows(results, shares))
+
+
+def relative(kl: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Each method's KL at the bar's share on a scale from gold evidence (0) to random blocks (1); lower is better.
+
+    The bar was set where gold has 0.16 and random 0.79, at 0.30 of this scale; how large a KL is depends on model and
+    text. Empty where either end is missing or random is no worse than gold.
+    """
+    share = str(BAR_SHARE)
+    at = {method: by_share[share] for method, by_share in kl.items() if share in by_share}
+    if "gold" not in at or at.get("random", 0.0) <= at["gold"]:
+        return {}
+    return {method: (value - at["gold"]) / (at["random"] - at["gold"]) for method, value in at.items()}
 
 
 def _methods(names: Sequence[str]) -> list[str]:

@@ -184,6 +184,8 @@ def of_model(settings: Settings, plan: Plan) -> dict[str, Any]:
     )
     written: list[dict[str, Any]] = []
     for number, case in enumerate(cases, start=1):
+        if plan.cases is None and _recorded(case, engine.name, plan, records):
+            continue
         prepared = measure(case, engine, encoder, settings, plan, records)
         written.append(_in_tokens(prepared))
         if plan.cases is not None:
@@ -196,6 +198,13 @@ def of_model(settings: Settings, plan: Plan) -> dict[str, Any]:
         "questions": sum(len(case.questions) for case in cases),
         "contracts": [{"name": case.name, "tokens": len(case.stream.token_ids)} for case in cases],
     }
+
+
+def _recorded(case: Case, model: str, plan: Plan, records: Records) -> bool:
+    """Whether nothing of this contract is left to measure."""
+    wanted = [(FULL, 100), *((method, share) for method in plan.methods for share in plan.shares)]
+    turns = range(1, len(case.questions) + 1)
+    return all(records.has(model, case.name, turn, *row) for turn in turns for row in wanted)
 
 
 def _in_tokens(prepared: Prepared) -> dict[str, Any]:
