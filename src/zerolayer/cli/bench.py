@@ -15,6 +15,7 @@ BENCHES = {
         "needles": "Planted facts: stored, knit and freshly computed KV.",
         "overhead": "Share of a decode step spent on deciding.",
         "cold": "Seconds to the first answer about a document that is not stored.",
+        "intent": "Forecasts of the next need against majority and bigram.",
         "isa": "Instructions against plain frees and copies.",
         "signals": "What each signal of use is worth, and how well it is calibrated.",
         "prefill": "Prefill rate against plain Hugging Face.",

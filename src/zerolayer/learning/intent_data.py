@@ -7,7 +7,6 @@ artefact. So questions are also asked in a shuffled order and in the order of th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -15,7 +14,6 @@ from typing import Literal, get_args
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from zerolayer.core import FloatArray
 from zerolayer.errors import UsageError
 from zerolayer.learning.labelled import LabelledContract, Wording
 from zerolayer.perception.intent import AskedTurn, IntentModel
@@ -68,25 +66,22 @@ def intent_case(
     contract: LabelledContract,
     wording: Wording,
     parameters: IntentParameters | None = None,
-    encode: Callable[[str, Sequence[tuple[int, int]], Sequence[str]], FloatArray] | None = None,
+    model: IntentModel | None = None,
 ) -> IntentCase:
     """A labelled contract as history: every question used the blocks that hold its evidence.
 
-    `encode` gives cosines [questions, blocks] from text, spans and questions, where there is an encoder.
+    `model`, of the same contract, saves building its index again.
     """
     text = contract.text()
     spans = block_spans(text)
-    model = IntentModel(text, spans, parameters=parameters)
+    model = model or IntentModel(text, spans, parameters=parameters)
     questions = [q for q in contract.questions if q.evidence]
     evidence = tuple(
         tuple(sorted({b for a, z in q.evidence for b in range(a // BLOCK_CHARS, (z - 1) // BLOCK_CHARS + 1)}))
         for q in questions
     )
     asked = tuple(AskedTurn(q.wording(wording), b) for q, b in zip(questions, evidence, strict=True))
-    cosines = (
-        [None] * len(asked) if encode is None else list(encode(text, spans, [t.question for t in asked]))
-    )
-    placed = [model.place(turn, cosine) for turn, cosine in zip(asked, cosines, strict=True)]
+    placed = [model.place(turn) for turn in asked]
     starts = tuple(min(a for a, _ in q.evidence) for q in questions)
     return IntentCase(
         contract.name, model, tuple(p for p in placed if p is not None), asked, evidence, starts

@@ -73,10 +73,10 @@ _RULES: tuple[tuple[Act, re.Pattern[str]], ...] = (
         Act.FOLLOW_UP,
         re.compile(
             r"^\W*(?:and|but|so|then|also|or|what if|what about|how about|now|next|finally|in that case|if so|"
-            r"regarding|besides|speaking of|suppose|if)\b"
+            r"regarding|besides|speaking of|suppose)\b"
             r"|\b(?:you (?:mentioned|said|told|suggested|listed|described)|mentioned (?:earlier|above)|earlier"
             r"|previous(?:ly)?|same|instead|as well)\b"
-            r"|\b(?:it|its|that|this|these|those|they|them|their|he|him|his|she|her|there|ones?)\b"
+            r"|\b(?:it|its|that|this|these|those|they|them|their|he|him|his|she|her)\b"
             r"|^(?:那么?|还|另外|如果|而)|你(?:提到|说)|它|这|那",
             _I,
         ),
@@ -134,7 +134,7 @@ def act_features(questions: Sequence[str], answers: Sequence[str]) -> FloatArray
     """[features] of a dialogue so far, for the act that comes next. `answers` may be shorter or hold empty texts.
 
     The last two acts, the share of each act, the turn number, cues of the last and the first message, and whether
-    the last answer asks back. All zeros but the bias before the first message.
+    the last answer is known and asks back. All zeros but the bias before the first message.
     """
     size = len(ACTS)
     parts = [np.ones(1), *(np.zeros(size) for _ in range(3)), np.zeros(_TURNS)]
@@ -147,7 +147,11 @@ def act_features(questions: Sequence[str], answers: Sequence[str]) -> FloatArray
         parts[2][acts[-2]] = 1.0
     last, first = (questions[-1], questions[0]) if questions else ("", "")
     answer = answers[len(questions) - 1].strip() if 0 < len(questions) <= len(answers) else ""
-    asks_back = [float(answer.endswith(("?", "？"))), float("?" in answer or "？" in answer)]
+    asks_back = [
+        float(answer.endswith(("?", "？"))),
+        float("?" in answer or "？" in answer),
+        float(answer != ""),
+    ]
     lengths = [np.log1p(len(text)) / 5.0 for text in (last, first, answer)]
     return np.concatenate([*parts, _cues(last), _cues(first), asks_back, lengths]).astype(np.float32)
 

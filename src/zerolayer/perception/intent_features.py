@@ -8,15 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from zerolayer.core import FloatArray, IntArray
-from zerolayer.documents.anchors import asked_kinds, find_anchors
-from zerolayer.documents.patterns import ASKED, AnchorKind
+from zerolayer.documents.anchors import AnchorKind, asked_kinds, find_anchors
 from zerolayer.documents.structure import find_headings
 from zerolayer.perception.lexical import LexicalIndex
 
 _KNOTS = 11  # of the piecewise linear function of relative position: one at each tenth
 _REACH = (300.0, 1500.0, 6000.0)  # characters: a block, a page, a chapter
-_KINDS = tuple(AnchorKind)
-_ASKED = tuple(sorted(ASKED))
+# Listed, not taken from the enumeration: the fitted numbers belong to these.
+_ASKED = (
+    AnchorKind.AMOUNT,
+    AnchorKind.DATE,
+    AnchorKind.DURATION,
+    AnchorKind.PERCENT,
+    AnchorKind.PARTY,
+    AnchorKind.EMAIL,
+    AnchorKind.IDENTIFIER,
+)
+_KINDS = (*_ASKED, AnchorKind.CLAUSE, AnchorKind.REFERENCE, AnchorKind.TERM)
 
 FEATURES: tuple[str, ...] = (
     *(f"position {i / (_KNOTS - 1):.1f}" for i in range(_KNOTS)),
@@ -30,8 +38,6 @@ FEATURES: tuple[str, ...] = (
     "used before",
     "words of the last question",
     "words of earlier questions",
-    "meaning of the last question",
-    "meaning of earlier questions",
     *(f"{kind.value} asked last and held" for kind in _ASKED),
     *(f"{kind.value} asked before and held" for kind in _ASKED),
 )
@@ -46,7 +52,6 @@ class PlacedTurn:
     rows: IntArray  # rows of the blocks, at least one
     weights: FloatArray  # of the rows; sum 1
     match: FloatArray  # [rows of the document] match of the question's words, 0 to 1
-    meaning: FloatArray | None = None  # [rows of the document] cosine of sentence vectors
 
 
 class IntentFeatures:
@@ -71,6 +76,8 @@ class IntentFeatures:
         for heading in headings:
             counts[self._row(heading.start), 0] += 1
         for anchor in find_anchors(text, headings):
+            if anchor.kind not in _KINDS:
+                continue
             counts[self._row(anchor.start), 1 + _KINDS.index(anchor.kind)] += 1
         held = np.log1p(counts)
         self._kinds = held[:, 1:]
@@ -97,7 +104,7 @@ class IntentFeatures:
         """[rows, len(FEATURES)] after the turns of `history`, oldest first; the history's columns are 0 without any."""
         turn = np.log1p(len(history)) / 2.0
         columns = [self._hats, turn * self._hats, self._static]
-        columns.append(self._past(history) if history else np.zeros((len(self.rows), 13 + 2 * len(_ASKED))))
+        columns.append(self._past(history) if history else np.zeros((len(self.rows), 11 + 2 * len(_ASKED))))
         return np.column_stack(columns).astype(np.float32)
 
     def _past(self, history: Sequence[PlacedTurn]) -> FloatArray:
@@ -110,22 +117,13 @@ class IntentFeatures:
         used = nothing.copy()
         for turn in history:
             used[turn.rows] = 1.0
-        meanings = [turn.meaning for turn in earlier if turn.meaning is not None]
         columns += [
             used,
             last.match,
             np.max([turn.match for turn in earlier] or [nothing], axis=0),
-            _standard(last.meaning) if last.meaning is not None else nothing,
-            _standard(np.max(meanings, axis=0)) if meanings else nothing,
         ]
         asked_last = asked_kinds(last.question)
         asked_before: frozenset[AnchorKind] = frozenset().union(*(asked_kinds(t.question) for t in earlier))
         for asked in (asked_last, asked_before):
             columns += [self._kinds[:, _KINDS.index(kind)] if kind in asked else nothing for kind in _ASKED]
         return np.column_stack(columns).astype(np.float32)
-
-
-def _standard(values: FloatArray) -> FloatArray:
-    """In standard deviations from the mean."""
-    standard: FloatArray = ((values - values.mean()) / max(float(values.std()), 1e-6)).astype(np.float32)
-    return standard

@@ -72,7 +72,8 @@ def shipped_parameters() -> IntentParameters:
 def softmax(scores: FloatArray) -> FloatArray:
     """Probabilities proportional to exp(scores)."""
     powers: FloatArray = np.exp(scores - scores.max()).astype(np.float32)
-    return powers / powers.sum()
+    chances: FloatArray = (powers / powers.sum()).astype(np.float32)
+    return chances
 
 
 def _rounded(values: FloatArray) -> list[float]:
