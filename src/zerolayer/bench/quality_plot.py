@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-OURS = ("zerolayer", "zerolayer_engine")
+OURS = {"zerolayer": "black", "zerolayer_engine": "red"}
 """Drawn boldly; the others are thin."""
 
 
@@ -26,12 +26,14 @@ def draw(results: Mapping[str, Mapping[str, Any]], path: Path) -> None:
 
 
 def _panel(axes: Any, result: Mapping[str, Any]) -> None:
+    from matplotlib import colormaps
+
     methods = [method for method in result["kl"] if method != "full"]
     shares = sorted({int(share) for method in methods for share in result["kl"][method]})
     last = str(shares[-1])
     # In the order in which the lines end, so that the legend reads like the picture.
     methods.sort(key=lambda name: -result["kl"][name].get("25", result["kl"][name].get(last, 0.0)))
-    markers, palette = "osD^v<>phX*Pd", [f"C{i}" for i in range(10)]
+    markers, palette = "osD^v<>phX*Pd", colormaps["tab20"]
     for number, method in enumerate(methods):
         by_share = result["kl"][method]
         bold = method in OURS
@@ -42,7 +44,7 @@ def _panel(axes: Any, result: Mapping[str, Any]) -> None:
             markersize=7 if bold else 4,
             linewidth=3 if bold else 1,
             linestyle="--" if method in {"gold", "answer_attention"} else "-",
-            color="black" if method == "zerolayer" else palette[number % len(palette)],
+            color=OURS.get(method, palette(number % palette.N)),
             label=method,
         )
     axes.set_xscale("log")
