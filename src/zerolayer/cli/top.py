@@ -27,12 +27,13 @@ _SHADES = (("·", "grey37"), ("░", "blue3"), ("▒", "magenta3"), ("▓", "ora
 _DECADES = 1.0
 """Powers of ten of heat between two shades."""
 _REGIONS = 4
+_TALL = 44  # lines of a terminal that the whole frame fits into; a lower one gets less of everything
 _PIPE_WIDTH = 100  # columns where there is no terminal
 
 _METRICS = (
     ("ttft_s", "first token", "s"),
     ("recall_s", "of it recall", "s"),
-    ("knit_s", "of it knitting", "s"),
+    ("knit_s", "of it knit", "s"),
     ("decode_s_per_token", "per token", "s"),
     ("answer_tokens", "answer", "tokens"),
     ("recalled_blocks", "recalled", "blocks"),
@@ -40,7 +41,7 @@ _METRICS = (
     ("evicted_blocks", "evicted", "blocks"),
     ("recomputed_tokens", "recomputed", "tokens"),
     ("discarded_tokens", "discarded", "tokens"),
-    ("device_bytes", "device memory", "MiB"),
+    ("device_bytes", "device", "MiB"),
 )
 
 
@@ -84,7 +85,8 @@ def _watch(console: Any, store: SessionStore, name: str, interval: float) -> int
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
                 stored = find_session(store, name)
-                live.update(frame(stored, read_heat(store, stored)), refresh=True)
+                shown = frame(stored, read_heat(store, stored), tall=console.height >= _TALL)
+                live.update(shown, refresh=True)
                 time.sleep(interval)
     except KeyboardInterrupt:
         return 130
@@ -117,11 +119,11 @@ def to_json(stored: StoredSession, snapshot: Snapshot | None) -> dict[str, Any]:
     }
 
 
-def frame(stored: StoredSession, snapshot: Snapshot | None) -> RenderableType:
-    """One picture of the session."""
-    from rich.columns import Columns
+def frame(stored: StoredSession, snapshot: Snapshot | None, tall: bool = True) -> RenderableType:
+    """One picture of the session; one that is not `tall` fits into about 30 lines."""
     from rich.console import Group
     from rich.panel import Panel
+    from rich.table import Table
     from rich.text import Text
 
     info = stored.info
@@ -137,16 +139,14 @@ def frame(stored: StoredSession, snapshot: Snapshot | None) -> RenderableType:
     about.append(f"\n{snapshot.model} · policy {metrics.policy} · turn {metrics.turn}, ended {age:,} s ago")
     if metrics.status != "active":
         about.append(f"\n{metrics.status}: {metrics.reason}", style="bold red")
-    heat = snapshot.heat
-    counts = Columns(
-        [
-            _pairs("tokens by tier", [(name, f"{count:,}") for name, count in metrics.tier_tokens.items()]),
-            _pairs("blocks by grade", [(name, f"{count:,}") for name, count in metrics.grade_counts.items()]),
-            _pairs(
-                "last turn", [(label, _value(getattr(metrics, key), unit)) for key, label, unit in _METRICS]
-            ),
-        ],
-        padding=(0, 3),
+    heat, (rows, most) = snapshot.heat, (ROWS, _REGIONS) if tall else (ROWS // 2, _REGIONS // 2)
+    turn = [(label, _value(getattr(metrics, key), unit)) for key, label, unit in _METRICS]
+    counts = Table.grid(padding=(0, 3, 0, 0))
+    counts.add_row(
+        _pairs("tokens by tier", [(name, f"{count:,}") for name, count in metrics.tier_tokens.items()]),
+        _pairs("by grade", [(name, f"{count:,}") for name, count in metrics.grade_counts.items()]),
+        _pairs("last turn", turn[:6]),
+        _pairs(" ", turn[6:]),
     )
     return Panel(
         Group(
@@ -156,26 +156,26 @@ def frame(stored: StoredSession, snapshot: Snapshot | None) -> RenderableType:
             Text(
                 f"heat, {heat.nbytes / 2**20:,.1f} MiB from address 0, {COLUMNS} cells a line", style="bold"
             ),
-            _picture(snapshot),
-            _regions("hot banks", heat.hot_banks(snapshot.occupant), snapshot),
-            _regions("cold zones", heat.cold_zones(snapshot.occupant), snapshot),
+            _picture(snapshot, rows),
+            _regions("hot banks", heat.hot_banks(snapshot.occupant), snapshot, most),
+            _regions("cold zones", heat.cold_zones(snapshot.occupant), snapshot, most),
         ),
         title=Text(info.title),
         title_align="left",
     )
 
 
-def _picture(snapshot: Snapshot) -> RenderableType:
+def _picture(snapshot: Snapshot, rows: int) -> RenderableType:
     """Heat as shades, a power of ten each, the hottest cell the brightest; free slots are blank where never hot."""
     import numpy as np
     from rich.text import Text
 
     heat = snapshot.heat
-    cells = heat.coarse(ROWS, COLUMNS)
+    cells = heat.coarse(rows, COLUMNS)
     hottest = float(cells.max())
     picture = Text()
     for row, values in enumerate(cells):
-        picture.append(f"{row * heat.nbytes // ROWS:#12x} ", style="dim")
+        picture.append(f"{row * heat.nbytes // rows:#11x} ", style="dim")
         for value in values:
             if value <= 0:
                 picture.append(" ")
@@ -183,25 +183,25 @@ def _picture(snapshot: Snapshot) -> RenderableType:
             below = int(-np.log10(value / hottest) / _DECADES)
             picture.append(*_SHADES[max(0, len(_SHADES) - 1 - below)])
         picture.append("\n")
-    picture.append(" " * 13 + "each shade ×10: ", style="dim")
+    picture.append(" " * 12 + "each shade ×10: ", style="dim")
     for shade in _SHADES:
         picture.append(*shade)
     return picture
 
 
-def _regions(title: str, regions: Sequence[Region], snapshot: Snapshot) -> RenderableType:
+def _regions(title: str, regions: Sequence[Region], snapshot: Snapshot, most: int) -> RenderableType:
     from rich.text import Text
 
     text = Text(f"{title}: ", style="bold")
     if not regions:
         return text.append("none", style="dim")
-    for region in regions[:_REGIONS]:
+    for region in regions[:most]:
         text.append(f"\n  {region.address:#x} + {region.size / 2**20:.1f} MiB", style="not bold cyan")
         last = f"turn {region.last_access}" if region.last_access >= 0 else "never used"
         text.append(f"  {100 * region.share:4.1f} % of the heat, {last}, ", style="not bold")
         text.append(place(snapshot, region), style="not bold")
-    if len(regions) > _REGIONS:
-        text.append(f"\n  and {len(regions) - _REGIONS} more", style="not bold dim")
+    if len(regions) > most:
+        text.append(f"\n  and {len(regions) - most} more", style="not bold dim")
     return text
 
 
