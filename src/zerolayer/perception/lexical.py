@@ -27,8 +27,8 @@ _LONGEST_CLAUSE = 14
 # Names, parties and dates of signing stand at the head of a document, in whatever words.
 _ABOUT_DOCUMENT = re.compile(
     r"\b(?:titles?|named?|names|called|documents?|part(?:y|ies)|sign(?:ed|s|ing)?|execut\w{1,4}|dated?|effective"
-    r"|compan(?:y|ies)|entit(?:y|ies)|persons?|in force|entered|concluded|between whom|who|when)\b"
-    r"|当事人|双方|名称|标题|签订|签署|生效|何时|谁",
+    r"|compan(?:y|ies)|entit(?:y|ies)|persons?|in force|entered|concluded|between whom|who|takes? effect)\b"
+    r"|当事人|双方|名称|标题|签订|签署|生效|谁",
     re.IGNORECASE,
 )
 
