@@ -51,7 +51,7 @@ def test_probability_for_any_table(table):
     value = model.probability(table)
     assert value.shape == (len(table),)
     assert ((value >= 0) & (value <= 1)).all()
-    parts = model.contributions(table)
+    parts = model.contributions(all_features(table))
     total = sum(parts.values(), np.full(len(table), model.bias))
     np.testing.assert_allclose(total, model.log_odds(all_features(table)), atol=1e-4)
 

@@ -14,6 +14,7 @@ from zerolayer.errors import SettingError, UsageError
 from zerolayer.learning import calibrate_files
 from zerolayer.learning.calibrate import centred_isotonic, fit, regress
 from zerolayer.learning.calibrate_questions import anchor_questions
+from zerolayer.learning.calibrate_replay import grading
 from zerolayer.learning.calibrate_report import report
 from zerolayer.learning.calibrate_scores import (
     auroc,
@@ -26,6 +27,7 @@ from zerolayer.learning.calibrate_sessions import (
     Asked,
     Recorded,
     Snapshots,
+    by_evidence,
     evidence_session,
     shuffled,
     snapshots,
@@ -232,3 +234,18 @@ def test_shipped_fits_are_calibrated_and_say_how_they_came_to_be():
     for model in models:
         assert model.notes["report"]["ece_mass"] <= 0.05, model.language
         assert 0 < model.notes["report"]["base_rate"] < 1
+
+
+def test_grading_is_compared_on_the_same_demand():
+    features = np.full((120, len(BLOCK_FEATURES)), np.nan, dtype=np.float32)
+    sessions = [Recorded(random_trace(seed, turns=16), features) for seed in range(3)]
+    small = Recorded(trace_of([[1]] * 12, 8), features[:8])  # fits into the smallest device
+    found = grading([*sessions, small], fit(samples(0), "en", "", "synthetic"), 0.1)
+    assert {name: row["sessions"] for name, row in found.items()} == {"calibrated": 3, "hand_set": 3}
+    assert all(0 < row["coverage"] <= 1 and row["loads"] >= row["faults"] for row in found.values())
+
+
+def test_gold_evidence_as_demand():
+    trace = trace_of([[1, 2], [3]], 5, gold=[(4,), ()])
+    features = np.zeros((5, len(BLOCK_FEATURES)), dtype=np.float32)
+    assert [turn.blocks for turn in by_evidence(Recorded(trace, features)).trace.turns] == [[4], []]

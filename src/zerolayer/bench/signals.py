@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from zerolayer.learning.labelled import LabelledContract
 
 MOST_ERROR = 0.05
+SHARES = (0.1, 0.25)
+"""Device budgets of the replay that compares grading, as shares of a document's blocks."""
+
 LAW_REPORT = ("总则", "侵权责任编", "继承编")
 """Books that the report on Chinese law is about; the fit sees the others."""
 
@@ -48,7 +51,6 @@ _directory = click.Path(exists=True, file_okay=False, path_type=Path)
     "--plots", type=click.Path(file_okay=False, path_type=Path), help="Draw the diagrams into this folder."
 )
 @click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Write the fits to this file.")
-@click.option("--grades", is_flag=True, help="Mark the written fits to grade sessions.")
 @seed_option
 @json_option
 def command(
@@ -60,7 +62,6 @@ def command(
     law_model: str,
     plots: Path | None,
     write: Path | None,
-    grades: bool,
     seed: int,
     as_json: bool,
 ) -> int:
@@ -93,7 +94,7 @@ def command(
         "machine": processor(),
     }
     if write is not None:
-        _write(write, reports, grades, model, law_model, seed)
+        _write(write, reports, model, law_model, seed)
     if plots is not None:
         from zerolayer.bench.signals_plot import draw
 
@@ -174,16 +175,18 @@ def _report(
     demand: str,
     seed: int,
 ) -> Report:
+    from zerolayer.learning.calibrate_replay import grading
     from zerolayer.learning.calibrate_report import report
     from zerolayer.learning.calibrate_sessions import snapshots
 
     note(f"{language}, {demand}: {len(fitted)} sessions to fit on, {len(reported)} to report on")
-    return report(snapshots(fitted), snapshots(reported), language, fingerprint, demand, seed)
+    found = report(snapshots(fitted), snapshots(reported), language, fingerprint, demand, seed)
+    found.values["grading"] = {str(share): grading(reported, found.model, share) for share in SHARES}
+    return found
 
 
-def _write(
-    path: Path, reports: dict[str, Report], grades: bool, model: str, law_model: str, seed: int
-) -> None:
+def _write(path: Path, reports: dict[str, Report], model: str, law_model: str, seed: int) -> None:
+    """Attention of short contracts does not carry over to long documents, so that fit does not grade sessions."""
     from dataclasses import replace
 
     from zerolayer.learning.calibrate_files import write_models
@@ -192,6 +195,7 @@ def _write(
     for name, found in reports.items():
         if name == ABLATION:
             continue
+        grades = not found.model.fingerprint
         notes = {**found.model.notes, "grades": grades, "report": found.values["calibrated"]}
         models.append(replace(found.model, notes=notes))
     recipe = (
@@ -228,6 +232,14 @@ def _print(reports: dict[str, dict[str, Any]]) -> None:
                 ]
             )
     table("Probability of use within 10 turns, on documents not fitted on", columns, rows)
+    rows = [
+        [name, f"{float(share):.0%}", kind, f["coverage"], f["wasted_loads"], f["loads"], f["faults"]]
+        for name, values in reports.items()
+        for share, kinds in values["grading"].items()
+        for kind, f in kinds.items()
+    ]
+    columns = ("report", "device", "persistence", "coverage", "wasted loads", "loads", "faults")
+    table("The graded policy, replayed (simulated)", columns, rows)
     for name, values in reports.items():
         signals = values["signals"].items()
         ordered = sorted(signals, key=lambda item: -(item[1]["alone_in_document"] or 0.0))

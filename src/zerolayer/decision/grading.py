@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from zerolayer.core import BlockTable, BoolArray, FloatArray, Grade, IntArray
-from zerolayer.decision.persistence import PersistenceModel
+from zerolayer.decision.persistence import PersistenceModel, all_features
 from zerolayer.errors import SettingError
 
 HORIZON_TURNS = 10
@@ -139,8 +139,13 @@ def grade_blocks(
     nothing.
     """
     bounds = thresholds or Thresholds()
-    parts = evidence(table, weights) if model is None else model.contributions(table)
-    value = combine(parts) if model is None else model.probability(table)
+    if model is None:
+        parts = evidence(table, weights)
+        value = combine(parts)
+    else:
+        features = all_features(table)
+        parts = model.contributions(features)
+        value = model.calibrated(model.log_odds(features))
     cuts = np.array([bounds.p2_min, bounds.p1_min, bounds.p0_min], dtype=np.float32)
     grade = (3 - np.searchsorted(cuts, value, side="right")).astype(np.int64)
 

@@ -45,6 +45,11 @@ SIGNALS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Features by the signal they come from: what `explain` and the ablation name."""
 
+_MEMBERS: FloatArray = np.array(
+    [[float(name in names) for names in SIGNALS.values()] for name in FEATURES], dtype=np.float32
+)
+"""[FEATURES, SIGNALS] which feature belongs to which signal."""
+
 RECENCY_TURNS = 4.0
 _ATTENTION_UNIT = 0.02
 _RATE_PRIOR = (1.0, 50.0)  # pseudo-uses and pseudo-block-turns of the session's rate of use
@@ -125,14 +130,12 @@ class PersistenceModel:
         """[n] probabilities of log-odds."""
         return np.interp(log_odds, self.knots[:, 0], self.knots[:, 1]).astype(np.float32)
 
-    def contributions(self, table: BlockTable) -> dict[str, FloatArray]:
-        """Log-odds that each signal adds for every block, [n] each; zeros are left out."""
-        parts = self._standard(all_features(table)) * self.weight
-        grouped = {
-            name: parts[:, [FEATURES.index(column) for column in columns]].sum(axis=1)
-            for name, columns in SIGNALS.items()
-        }
-        return {name: part for name, part in grouped.items() if part.any()}
+    def contributions(self, features: FloatArray) -> dict[str, FloatArray]:
+        """Log-odds that each signal adds, [n] each, of `[n, FEATURES]`; signals without weight are left out."""
+        weighed: FloatArray = (self._standard(features) * self.weight).astype(np.float32)
+        parts: FloatArray = weighed @ _MEMBERS
+        weighted: FloatArray = np.abs(self.weight) @ _MEMBERS
+        return {name: parts[:, i] for i, name in enumerate(SIGNALS) if weighted[i] > 0}
 
     def _standard(self, features: FloatArray) -> FloatArray:
         standard: FloatArray = np.nan_to_num((features - self.mean) / self.scale, posinf=0.0, neginf=0.0)
