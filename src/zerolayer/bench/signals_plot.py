@@ -17,19 +17,16 @@ def draw(reports: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:
 
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / "signals-reliability.png", folder / "signals-auroc.png"]
-    count = len(reports)
-    figure = Figure(figsize=(4.2 * count, 4.2), layout="constrained")
-    for axes, (name, values) in zip(
-        figure.subplots(1, count, squeeze=False)[0], reports.items(), strict=True
-    ):
-        _reliability(axes, name, values)
-    figure.savefig(paths[0], dpi=110)
-    figure = Figure(figsize=(4.6 * count, 4.6), layout="constrained")
-    for axes, (name, values) in zip(
-        figure.subplots(1, count, squeeze=False)[0], reports.items(), strict=True
-    ):
-        _signals(axes, name, values)
-    figure.savefig(paths[1], dpi=110)
+    columns = min(2, len(reports))
+    rows = -(-len(reports) // columns)
+    for path, draw_one in zip(paths, (_reliability, _signals), strict=True):
+        figure = Figure(figsize=(5.0 * columns, 4.0 * rows), layout="constrained")
+        grid = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes, (name, values) in zip(grid, reports.items(), strict=False):
+            draw_one(axes, name, values)
+        for axes in grid[len(reports) :]:
+            axes.set_axis_off()
+        figure.savefig(path, dpi=90)
     return paths
 
 
@@ -65,7 +62,7 @@ def _signals(axes: Any, name: str, values: Mapping[str, Any]) -> None:
     axes.set_yticks(rows, [label for label, _ in signals])
     axes.set(
         title=name,
-        xlabel="AUROC within a document, alone (what it adds to the rest)",
-        xlim=(min(0.45, *alone), 1.0),
+        xlabel="AUROC alone (what it adds to the rest)",
+        xlim=(min(0.45, *alone), 1.15),
     )
     axes.legend(fontsize=8, loc="lower right")
