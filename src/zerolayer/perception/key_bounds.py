@@ -44,7 +44,7 @@ class KeyBounds:
 
     def centre(self, block: int) -> FloatArray:
         """`[layers, kv_heads, head_dim]` middle between a block's smallest and largest keys."""
-        middle: FloatArray = (self._low[..., block] + self._high[..., block]) / 2
+        middle: FloatArray = 0.5 * (self._low[..., block] + self._high[..., block])
         return middle
 
     def _set(self, block: int, bounds: np.ndarray) -> None:
