@@ -38,7 +38,9 @@ def law(seed: int) -> str:
     for n in range(101, 141):
         thing, other = rng.choice(things, 2, replace=False)
         days, referred = rng.integers(2, 90), rng.integers(101, 141)
-        articles.append(f"第{n}条 当事人应当在{days}日内支付{thing}，依照本法第{referred}条的规定返还{other}。")
+        articles.append(
+            f"第{n}条 当事人应当在{days}日内支付{thing}，依照本法第{referred}条的规定返还{other}。"
+        )
     return "\n\n".join(articles)
 
 

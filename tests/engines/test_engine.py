@@ -201,3 +201,14 @@ def test_fingerprint_tells_weights_and_configuration():
         model.model.layers[1].mlp.up_proj.weight[0, 0] += 1
     assert weights_fingerprint(model) != mark
     assert weights_fingerprint(make_model("llama", "yarn")) != mark
+
+
+def test_fingerprint_does_not_depend_on_where_the_model_lies(tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    model = make_model("llama")
+    marks = set()
+    for name in ("here", "there"):
+        model.save_pretrained(tmp_path / name)
+        marks.add(weights_fingerprint(AutoModelForCausalLM.from_pretrained(tmp_path / name)))
+    assert len(marks) == 1

@@ -9,6 +9,8 @@ from zerolayer.cli.lazy import LazyCommand, LazyGroup
 BENCHES = {
     name: LazyCommand(f"zerolayer.bench.{name}:command", text)
     for name, text in {
+        "evidence": "Gold evidence that each signal of recall keeps.",
+        "heads": "Which attention heads look at the evidence.",
         "document": "Share of a labelled contract's evidence that is resident, by policy.",
         "exactness": "The engine at a budget of 100 % against plain generation.",
         "growth": "Device memory and latency from 8k to 64k tokens at one budget.",

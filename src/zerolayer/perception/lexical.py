@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -81,7 +82,8 @@ class LexicalIndex:
         self._starts: IntArray = np.asarray([spans[i][0] for i in self._rows], dtype=np.int64)
         self._vocabulary: dict[str, int] = {}
         self._words: list[list[int]] = [[] for _ in self._rows]
-        self._indexes: list[tuple[float, BM25]] = []
+        self._indexes: dict[int, BM25] = {}
+        """By width in blocks; 0 for the titles."""
         if len(self._rows) == 0:
             return
         for word, at in tokenize(text):
@@ -97,6 +99,27 @@ class LexicalIndex:
         )
         self._frequency: IntArray = frequency.astype(np.int64)
         self._idf = np.log1p((len(self._rows) - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
+
+    def reweighed(self, weights: LexicalWeights) -> LexicalIndex:
+        """The same index with other weights. A width that was not indexed counts nothing."""
+        other = copy(self)
+        other.weights = weights
+        return other
+
+    def anchored(self, question: str) -> FloatArray:
+        """[n] density of anchors of the kinds that `question` asks for, 0 to 1."""
+        result = np.zeros(self.size, dtype=np.float32)
+        kinds = asked_kinds(question) & _TELLING_KINDS
+        if kinds and len(self._rows):
+            result[self._rows] = self._asked_density(kinds)
+        return result
+
+    def linked(self, score: FloatArray) -> FloatArray:
+        """[n] what blocks receive along links from blocks with this `score` [n]."""
+        result = np.zeros(self.size, dtype=np.float32)
+        if len(self._rows):
+            result[self._rows] = self.links.spread(score[self._rows], LINKS)
+        return result
 
     def _block(self, char: int) -> int:
         return max(0, int(np.searchsorted(self._starts, char, side="right")) - 1)
@@ -121,19 +144,18 @@ class LexicalIndex:
         if not self._vocabulary:
             return
         n = len(self._words)
-        for width, weight in self.weights.widths:
+        for width, _ in self.weights.widths:
             reach = width // 2
             passages = [
                 [word for words in self._words[max(0, b - reach) : b + reach + 1] for word in words]
                 for b in range(n)
             ]
-            index = BM25(k1=1.5, b=0.75)
-            index.index((passages, self._vocabulary), show_progress=False)
-            self._indexes.append((weight, index))
+            self._indexes[width] = BM25(k1=1.5, b=0.75)
+            self._indexes[width].index((passages, self._vocabulary), show_progress=False)
         if any(titles):
-            index = BM25(k1=0.8, b=0.3)  # a title says a word once: saturate early, forgive length
-            index.index((titles, self._vocabulary), show_progress=False)
-            self._indexes.append((self.weights.title, index))
+            # A title says a word once: saturate early, forgive length.
+            self._indexes[0] = BM25(k1=0.8, b=0.3)
+            self._indexes[0].index((titles, self._vocabulary), show_progress=False)
 
     def _add_anchors(self, anchors: AnchorIndex) -> None:
         self._anchors = anchors
@@ -173,8 +195,10 @@ class LexicalIndex:
     def _bm25(self, weights: dict[int, float]) -> FloatArray:
         """[rows] weighted sum of BM25 over all indexes."""
         total = np.zeros(len(self._rows), dtype=np.float32)
-        for share, index in self._indexes:
-            for word, weight in weights.items():
+        shares = {**dict(self.weights.widths), 0: self.weights.title}
+        for width, index in self._indexes.items():
+            share = shares.get(width, 0.0)
+            for word, weight in weights.items() if share else ():
                 total += share * weight * index.get_scores_from_ids([word])
         return total
 
@@ -193,7 +217,7 @@ class LexicalIndex:
     def _with_anchors(self, question: str, score: FloatArray) -> FloatArray:
         kinds = asked_kinds(question) & _TELLING_KINDS
         if kinds:
-            density = np.max([self._density[kind] for kind in sorted(kinds)], axis=0)
+            density = self._asked_density(kinds)
             score = score * (1 + self.weights.anchor_factor * density) + self.weights.anchor * density
         for asked in find_anchors(question):
             if asked.kind is AnchorKind.TERM:
@@ -208,6 +232,11 @@ class LexicalIndex:
         if _ABOUT_DOCUMENT.search(question):
             score = score + self.weights.head * np.exp(-(self._starts - self._starts[0]) / 600)
         return score.astype(np.float32)
+
+    def _asked_density(self, kinds: frozenset[AnchorKind]) -> FloatArray:
+        """[rows] the largest density over the kinds."""
+        density: FloatArray = np.max([self._density[kind] for kind in sorted(kinds)], axis=0)
+        return density
 
     def _with_links(self, score: FloatArray) -> FloatArray:
         if not self.weights.link:

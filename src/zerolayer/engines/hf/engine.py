@@ -6,6 +6,7 @@ The engine computes and observes. It does not decide which blocks are resident, 
 from __future__ import annotations
 
 import inspect
+import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -35,14 +36,22 @@ def pick_device(name: str) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+_COMPUTED_FROM = (
+    "model_type", "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_act", "rms_norm_eps",
+    "rope_parameters", "max_position_embeddings", "tie_word_embeddings",
+)  # fmt: skip
+"""What of a configuration shapes KV, beside the weights. Where the model lies and who wrote the file do not."""
+
+
 def weights_fingerprint(model: Any) -> str:
-    """32 hex digits of a model's configuration and of a sample of its weights: whose KV a store holds."""
+    """32 hex digits of how a model computes and of a sample of its weights: whose KV a store holds."""
     import torch
     from xxhash import xxh3_128
 
-    digest = xxh3_128(model.config.to_json_string(use_diff=False).encode())
+    shaping = {name: getattr(model.config, name, None) for name in _COMPUTED_FROM}
+    digest = xxh3_128(json.dumps(shaping, sort_keys=True, default=str).encode())
     for name, weight in model.named_parameters():
-        digest.update(name.encode())
+        digest.update(f"{name}{tuple(weight.shape)}".encode())
         digest.update(weight.detach().flatten()[:256].to(torch.float32).cpu().numpy().tobytes())
     return digest.hexdigest()
 

@@ -33,7 +33,9 @@ class SessionInfo:
     created: float = 0.0
     last_used: float = 0.0
     block_ids: tuple[str, ...] = ()  # in document order
-    early_forms: dict[str, int] = field(default_factory=dict)  # ids of blocks computed out of order → block index
+    early_forms: dict[str, int] = field(
+        default_factory=dict
+    )  # ids of blocks computed out of order → block index
     grade: str = "P1"  # P3 when no process has the session open
 
 

@@ -1,0 +1,194 @@
+"""Signals of recall on a labelled contract, and the share of gold evidence that the best blocks of each keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from xxhash import xxh3_128_hexdigest
+
+from zerolayer.config import cache_dir
+from zerolayer.core import FloatArray
+from zerolayer.learning.labelled import LabelledContract, LabelledQuestion, Wording
+from zerolayer.perception.dense import encode_blocks
+from zerolayer.perception.lexical import LexicalIndex, LexicalWeights
+from zerolayer.perception.recall import RecallWeights, Signals, fuse
+from zerolayer.perception.scores import smooth
+
+if TYPE_CHECKING:
+    from zerolayer.perception.dense import SentenceEncoder
+
+SHARES = (5, 10, 25)
+"""Percent of a contract's blocks."""
+
+_NO_WORDS = LexicalWeights((), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+VARIANTS: dict[str, LexicalWeights] = {
+    "bm25": replace(_NO_WORDS, widths=((1, 1.0),)),
+    "bm25_widths": replace(_NO_WORDS, widths=LexicalWeights().widths),
+    "bm25_anchors": replace(
+        _NO_WORDS, widths=((1, 1.0),), anchor=0.2, anchor_factor=0.5, value=1.0, head=1.0
+    ),
+    "titles": replace(_NO_WORDS, title=1.0),
+    "words_no_synonyms": LexicalWeights(synonym=0.0),
+    "words_no_head": LexicalWeights(head=0.0),
+    "words_no_anchors": LexicalWeights(anchor=0.0, anchor_factor=0.0, value=0.0),
+    "words_no_links": LexicalWeights(link=0.0),
+    "words_no_titles": LexicalWeights(title=0.0),
+    "words": LexicalWeights(),
+}
+"""Lexical signals alone, and all of them but one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A contract cut into blocks of as many characters, with what does not depend on a question."""
+
+    contract: LabelledContract
+    spans: list[tuple[int, int]]
+    index: LexicalIndex
+    vectors: FloatArray | None  # [blocks, dimensions]
+
+    @property
+    def questions(self) -> list[LabelledQuestion]:
+        """Those that have evidence."""
+        return [question for question in self.contract.questions if question.evidence]
+
+    def evidence(self, question: LabelledQuestion) -> FloatArray:
+        """[blocks] characters of evidence."""
+        counts = [question.evidence_in(start, end) for start, end in self.spans]
+        return np.asarray(counts, dtype=np.float32)
+
+
+def open_case(contract: LabelledContract, width: int, encoder: SentenceEncoder | None) -> Case:
+    """Cut a contract into blocks of `width` characters and index it. Vectors are kept in the user's cache."""
+    text = contract.text()
+    spans = [(start, min(len(text), start + width)) for start in range(0, len(text), width)]
+    vectors = None if encoder is None else _vectors(encoder, text, spans, width)
+    return Case(contract, spans, LexicalIndex(text, spans), vectors)
+
+
+def _vectors(encoder: SentenceEncoder, text: str, spans: list[tuple[int, int]], width: int) -> FloatArray:
+    key = xxh3_128_hexdigest(f"{encoder.name}:{width}:{text}".encode())
+    path: Path = cache_dir() / "vectors" / "bench" / f"{key}.npy"
+    if path.is_file():
+        kept: FloatArray = np.load(path).astype(np.float32)
+        return kept
+    vectors = encode_blocks(encoder, text, spans)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, vectors.astype(np.float16))
+    return vectors
+
+
+def scores(
+    case: Case, question: str, asked: FloatArray | None, fusion: RecallWeights
+) -> dict[str, FloatArray]:
+    """[blocks] score of every signal for a question; `asked` is its sentence vector."""
+    found = {name: case.index.reweighed(weights).scores(question) for name, weights in VARIANTS.items()}
+    blocks = len(case.spans)
+    nothing = np.zeros(blocks, dtype=np.float32)
+    found["anchors"] = case.index.anchored(question)
+    found["links"] = case.index.linked(found["bm25"])
+    found["window"] = np.arange(blocks, dtype=np.float32)
+    if case.vectors is not None and asked is not None:
+        meaning = case.vectors @ asked
+        found["meaning"] = smooth(meaning, fusion.meaning_sigma)
+        found["fused_no_synonyms"] = fuse(Signals(found["words_no_synonyms"], meaning), nothing, fusion)
+        found["fused"] = fuse(Signals(found["words"], meaning), nothing, fusion)
+    else:
+        found["fused"] = found["words"]
+    return found
+
+
+def kept(score: FloatArray, evidence: FloatArray, percent: int) -> float:
+    """Share of the evidence's characters in the best `percent` of the blocks, at least one. Ties: document order."""
+    count = max(1, round(percent / 100 * len(evidence)))
+    best = np.argsort(-score, kind="stable")[:count]
+    return float(evidence[best].sum() / evidence.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One question's result for one signal: share kept at each of SHARES."""
+
+    contract: int
+    category: str
+    characters: float
+    shares: tuple[float, ...]
+
+
+def measure(
+    cases: Sequence[Case], wording: Wording, encoder: SentenceEncoder | None, fusion: RecallWeights
+) -> dict[str, list[Kept]]:
+    """Every question's result for every signal. `random` is what a random choice keeps on average."""
+    texts = sorted({q.wording(wording) for case in cases for q in case.questions})
+    asked = {} if encoder is None else dict(zip(texts, encoder.encode(texts), strict=True))
+    rows: dict[str, list[Kept]] = {}
+    for number, case in enumerate(cases):
+        for question in case.questions:
+            evidence, text = case.evidence(question), question.wording(wording)
+            characters = float(evidence.sum())
+            if not characters:
+                continue
+            for name, score in scores(case, text, asked.get(text), fusion).items():
+                shares = tuple(kept(score, evidence, percent) for percent in SHARES)
+                rows.setdefault(name, []).append(Kept(number, question.category, characters, shares))
+            blocks = len(evidence)
+            by_chance = tuple(max(1, round(percent / 100 * blocks)) / blocks for percent in SHARES)
+            rows.setdefault("random", []).append(Kept(number, question.category, characters, by_chance))
+    return rows
+
+
+def measure_meaning(
+    cases: Sequence[Case], wording: Wording, encoder: SentenceEncoder | None, candidates: Sequence[float]
+) -> dict[float, list[Kept]]:
+    """Every question's result of the fused score, for each candidate weight of meaning."""
+    texts = sorted({q.wording(wording) for case in cases for q in case.questions})
+    asked = {} if encoder is None else dict(zip(texts, encoder.encode(texts), strict=True))
+    rows: dict[float, list[Kept]] = {candidate: [] for candidate in candidates}
+    for number, case in enumerate(cases):
+        nothing = np.zeros(len(case.spans), dtype=np.float32)
+        for question in case.questions:
+            evidence, text = case.evidence(question), question.wording(wording)
+            if not evidence.any():
+                continue
+            meaning = None if case.vectors is None else case.vectors @ asked[text]
+            signals = Signals(case.index.scores(text), meaning)
+            for candidate in candidates:
+                score = fuse(signals, nothing, RecallWeights(meaning=candidate))
+                shares = tuple(kept(score, evidence, percent) for percent in SHARES)
+                rows[candidate].append(Kept(number, question.category, float(evidence.sum()), shares))
+    return rows
+
+
+def mean(rows: Sequence[Kept]) -> dict[str, float]:
+    """Mean over questions, by percent."""
+    values = np.asarray([row.shares for row in rows])
+    return {str(percent): round(float(v), 4) for percent, v in zip(SHARES, values.mean(axis=0), strict=True)}
+
+
+def pooled(rows: Sequence[Kept]) -> dict[str, float]:
+    """Over all characters of evidence, so that a question with long evidence counts more."""
+    values = np.asarray([row.shares for row in rows])
+    weights = np.asarray([row.characters for row in rows])
+    shares = np.average(values, axis=0, weights=weights)
+    return {str(percent): round(float(v), 4) for percent, v in zip(SHARES, shares, strict=True)}
+
+
+def interval(rows: Sequence[Kept], seed: int, draws: int = 1000) -> dict[str, list[float]]:
+    """95 % interval of the mean, drawing contracts with replacement (B. Efron, Annals of Statistics 7, 1979)."""
+    contracts = sorted({row.contract for row in rows})
+    sums = np.zeros((len(contracts), len(SHARES)))
+    counts = np.zeros(len(contracts))
+    place = {contract: i for i, contract in enumerate(contracts)}
+    for row in rows:
+        sums[place[row.contract]] += row.shares
+        counts[place[row.contract]] += 1
+    drawn = np.random.default_rng(seed).integers(0, len(contracts), (draws, len(contracts)))
+    means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)[:, None]
+    low, high = np.quantile(means, [0.025, 0.975], axis=0)
+    return {
+        str(p): [round(float(a), 4), round(float(b), 4)] for p, a, b in zip(SHARES, low, high, strict=True)
+    }
