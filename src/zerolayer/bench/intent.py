@@ -24,7 +24,7 @@ TENTHS = 10
 SHARES = (0.05, 0.10)
 _SHUFFLES = 5  # of the train contracts, for the bigram of that order
 THRESHOLD = (
-    "log loss below the bigram's on dialogues and in reading order, and not above it in shuffled order"
+    "log loss below the bigram's on dialogues, in reading order and in shuffled order, by the 95 % interval"
 )
 
 
@@ -186,8 +186,7 @@ def command(data: Path, wording: Wording, seed: int, as_json: bool) -> int:
     talk = dialogue_scores(data, seed)
     better = "zerolayer minus bigram"
     losses = [r[better]["log_loss_bits"]["interval"] for r in (talk, found["reading"], found["shuffled"])]
-    # After a shuffle, what was asked tells nothing about what comes: there, no worse is all that can be had.
-    passed = losses[0][1] < 0 and losses[1][1] < 0 and losses[2][0] <= 0
+    passed = losses[0][1] < 0 and losses[1][1] < 0 and losses[2][1] < 0
     result = {
         "bench": "intent",
         "wording": wording,
