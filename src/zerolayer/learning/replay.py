@@ -102,14 +102,86 @@ class _Tally:
     gold: int = 0
     gold_resident: int = 0
 
-    def begin_answer(self, ledger: Ledger, turn: DemandTurn) -> None:
-        """Note what is resident when the answer begins."""
+    def begin_answer(self, ledger: Ledger, turn: DemandTurn) -> float:
+        """Note what is resident when the answer begins; returns the share of its attention mass on that."""
         resident = ledger.table.resident
         self.used += len(turn.used)
-        self.mass += sum(mass for _, mass in turn.used)
-        self.mass_resident += sum(mass for block, mass in turn.used if resident[block])
+        mass = sum(mass for _, mass in turn.used)
+        mass_resident = sum(mass for block, mass in turn.used if resident[block])
+        self.mass += mass
+        self.mass_resident += mass_resident
         self.gold += len(turn.gold or ())
         self.gold_resident += sum(bool(resident[block]) for block in turn.gold or ())
+        return mass_resident / mass if mass else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedTurn:
+    """What one turn did. Loads are in the order in which they were carried out."""
+
+    recalled: tuple[int, ...]
+    faults: tuple[tuple[int, int], ...]  # (block, blocks that its fault loaded)
+    used: int
+    covered: int  # of the used blocks, those resident at first use
+    mass_share: float  # of the turn's attention mass, what lay on resident blocks when the answer began
+
+
+class Simulation:
+    """A trace under one policy, turn by turn: the simulator of replays and of the training environment.
+
+    `ask`, `answer`, and so on until `ask` is False; between turns a caller may move blocks through `ledger`.
+    Raises BudgetError if sinks, reserve and one block do not fit.
+    """
+
+    def __init__(
+        self,
+        trace: DemandTrace,
+        policy: Policy,
+        capacity_blocks: int,
+        reserve_blocks: int = RESERVE_BLOCKS,
+        features: FloatArray | None = None,
+    ) -> None:
+        self.trace, self.policy, self.reserve = trace, policy, reserve_blocks
+        self.ledger = Ledger(trace, capacity_blocks, reserve_blocks)
+        self.table = self.ledger.table
+        if features is not None:
+            self.table.features[:] = features
+        self._tally = _Tally()
+        self._number = 0  # turns answered
+
+    def ask(self) -> bool:
+        """The next question: its match enters the table. False when the trace is over."""
+        if self._number >= len(self.trace):
+            return False
+        self.ledger.begin_turn(self._number)
+        self.table.turn = self._number
+        self.table.match[:] = _dense(self.trace.turns[self._number].match, len(self.table))
+        return True
+
+    def answer(self) -> SimulatedTurn:
+        """Recall, use the turn's blocks in order, let the policy learn."""
+        turn, table, ledger, tally = self.trace.turns[self._number], self.table, self.ledger, self._tally
+        plan = plan_turn(self.policy, table, self.reserve)
+        ledger.apply(plan.evict, plan.load)
+        tally.recalled += len(plan.load)
+        share = tally.begin_answer(ledger, turn)
+        faults = []
+        for block in turn.blocks:
+            if not table.resident[block]:
+                fault = plan_fault(self.policy, table, block, self.reserve)
+                ledger.apply(fault.evict, fault.load)
+                faults.append((block, len(fault.load)))
+            ledger.use(block)
+        tally.covered += len(turn.used) - len(faults)
+        tally.faults += len(faults)
+        tally.fault_blocks += sum(count for _, count in faults)
+        end_turn(self.policy, table, turn.blocks, _dense(turn.used, len(table)))
+        self._number += 1
+        return SimulatedTurn(plan.load, tuple(faults), len(turn.used), len(turn.used) - len(faults), share)
+
+    def result(self) -> ReplayResult:
+        """Close the books: what was loaded and never used since is waste. The load ratio is left open."""
+        return _result(self.policy.name, self.trace, self.ledger, self._tally, self.reserve)
 
 
 def replay(
@@ -178,29 +250,10 @@ def operating_point(
 def _replay_policy(
     trace: DemandTrace, policy: Policy, capacity: int, reserve: int, features: FloatArray | None = None
 ) -> ReplayResult:
-    ledger = Ledger(trace, capacity, reserve)
-    table, tally = ledger.table, _Tally()
-    if features is not None:
-        table.features[:] = features
-    for number, turn in enumerate(trace.turns):
-        ledger.begin_turn(number)
-        table.turn = number
-        table.match[:] = _dense(turn.match, len(table))
-        plan = plan_turn(policy, table, reserve)
-        ledger.apply(plan.evict, plan.load)
-        tally.recalled += len(plan.load)
-        tally.begin_answer(ledger, turn)
-        for block in turn.blocks:
-            if table.resident[block]:
-                tally.covered += 1
-            else:
-                plan = plan_fault(policy, table, block, reserve)
-                ledger.apply(plan.evict, plan.load)
-                tally.faults += 1
-                tally.fault_blocks += len(plan.load)
-            ledger.use(block)
-        end_turn(policy, table, turn.blocks, _dense(turn.used, len(table)))
-    return _result(policy.name, trace, ledger, tally, reserve)
+    simulation = Simulation(trace, policy, capacity, reserve, features)
+    while simulation.ask():
+        simulation.answer()
+    return simulation.result()
 
 
 def _replay_optimal(trace: DemandTrace, capacity: int, reserve: int) -> ReplayResult:
