@@ -43,17 +43,23 @@ def edited(tmp_path, line, change):
     return path
 
 
-@pytest.mark.parametrize("text", ["", "hello", "[1, 2]", '{"format": "other"}', "{"])
+@pytest.mark.parametrize("text", ["hello", "[1, 2]", '{"format": "other"}', "{"])
 def test_not_a_trace(tmp_path, text):
     (tmp_path / "t").write_text(text)
     with pytest.raises(TraceError, match="is not a demand trace"):
         read(tmp_path / "t")
 
 
+def test_empty_file(tmp_path):
+    (tmp_path / "t").write_text("")
+    with pytest.raises(TraceError, match="t is empty: a trace begins with a header line"):
+        read(tmp_path / "t")
+
+
 def test_missing_and_binary_files(tmp_path):
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00\x81")
     for name in ("absent", "binary"):
-        with pytest.raises(TraceError, match=f"{name} cannot be read as a demand trace"):
+        with pytest.raises(TraceError, match=f"{name} cannot be read as a trace"):
             read(tmp_path / name)
 
 

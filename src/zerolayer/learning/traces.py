@@ -8,8 +8,10 @@ leading blocks hold sinks and never leave the device), `labelled_by` (the refere
 `seed`, `commit` (optional).
 
 Turn: `turn` (rising), `question`, `used` ([[block, mass], …] in order of first use), `match`
-([[block, score], …], what perception gave before the answer, 0 to 1; blocks left out score 0), `gold`
-(optional: blocks that hold the labelled evidence).
+([[block, score], …], what perception gave before the answer, 0 to 1; blocks left out score 0), and, where
+known, `gold` (blocks that hold the labelled evidence), `time_s` (seconds since any origin, when the question came) and
+`tiers` (where each used block lay then: [tier or null, …] beside `used`). A file is one session; `requests` holds the
+streams of many.
 """
 
 from __future__ import annotations
@@ -17,14 +19,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from zerolayer.core import FloatArray
+from zerolayer.core import FloatArray, Tier
 from zerolayer.errors import TraceError
+from zerolayer.learning.trace_lines import damaged, json_object, read_lines, write_lines
 
 FORMAT = "zerolayer-demand"
 VERSION = 1
@@ -39,6 +42,8 @@ class DemandTurn:
     used: tuple[tuple[int, float], ...]  # (block, attention mass), in order of first use
     match: tuple[tuple[int, float], ...] = ()  # (block, score 0 to 1), known before the answer
     gold: tuple[int, ...] | None = None
+    time_s: float | None = None  # when the question came, since any origin
+    tiers: tuple[Tier | None, ...] | None = None  # where each used block lay then; None nowhere
 
     @property
     def blocks(self) -> list[int]:
@@ -66,10 +71,10 @@ class DemandTrace:
             raise TraceError(f"block_lengths must be one or more lengths from 1 to {limit} tokens")
         if not 0 <= self.sink_blocks <= len(self.block_lengths):
             raise TraceError(f"sink_blocks {self.sink_blocks} must lie within 0 to {len(self.block_lengths)}")
-        previous = -1
+        previous = None
         for turn in self.turns:
             check_turn(turn, len(self.block_lengths), previous)
-            previous = turn.turn
+            previous = turn
 
     def __len__(self) -> int:
         return len(self.turns)
@@ -80,10 +85,9 @@ class DemandTrace:
         return sum(self.block_lengths)
 
 
-def check_turn(turn: DemandTurn, num_blocks: int, previous: int = -1) -> None:
-    """Raise TraceError unless the turn's number rises and its blocks, masses and scores are possible."""
-    if turn.turn <= previous:
-        raise TraceError(f"turn {turn.turn} follows turn {previous}; turn numbers must rise")
+def check_turn(turn: DemandTurn, num_blocks: int, previous: DemandTurn | None = None) -> None:
+    """Raise TraceError unless the turn follows the previous one and its blocks, masses and scores are possible."""
+    _check_order(turn, previous)
     gold = [] if turn.gold is None else list(turn.gold)
     for name, blocks in (("used", turn.blocks), ("match", [b for b, _ in turn.match]), ("gold", gold)):
         bad = [block for block in blocks if not 0 <= block < num_blocks]
@@ -95,6 +99,24 @@ def check_turn(turn: DemandTurn, num_blocks: int, previous: int = -1) -> None:
         raise TraceError(f"turn {turn.turn}: the mass of a used block is negative or not a number")
     if not all(0 <= score <= 1 for _, score in turn.match):
         raise TraceError(f"turn {turn.turn}: a match score lies outside 0 to 1")
+    if turn.tiers is not None and len(turn.tiers) != len(turn.used):
+        raise TraceError(
+            f"turn {turn.turn}: tiers has {len(turn.tiers)} elements for {len(turn.used)} used blocks"
+        )
+
+
+def _check_order(turn: DemandTurn, previous: DemandTurn | None) -> None:
+    last = -1 if previous is None else previous.turn
+    if turn.turn <= last:
+        raise TraceError(f"turn {turn.turn} follows turn {last}; turn numbers must rise")
+    if turn.time_s is None:
+        return
+    if not math.isfinite(turn.time_s):
+        raise TraceError(f"turn {turn.turn}: time_s {turn.time_s} is not a number of seconds")
+    if previous is not None and previous.time_s is not None and turn.time_s < previous.time_s:
+        raise TraceError(
+            f"turn {turn.turn}: time_s {turn.time_s} comes after {previous.time_s}; times must not go backwards"
+        )
 
 
 def demand_set(mass: FloatArray, share: float = 0.9) -> list[int]:
@@ -115,7 +137,7 @@ def demand_set(mass: FloatArray, share: float = 0.9) -> list[int]:
 
 
 def write(trace: DemandTrace, path: Path) -> None:
-    """Write the trace; the file appears whole or not at all."""
+    """Write the trace, compressed if the name ends in .zst; the file appears whole or not at all."""
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -131,19 +153,19 @@ def write(trace: DemandTrace, path: Path) -> None:
     if trace.commit is not None:
         header["commit"] = trace.commit
     lines = [header, *(_turn_record(turn) for turn in trace.turns)]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    write_lines(path, (json.dumps(line, ensure_ascii=False) for line in lines))
 
 
 def read(path: Path) -> DemandTrace:
-    """Read a trace. Raises TraceError for no trace, another version, or a damaged line (by its number)."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise TraceError(f"{path} cannot be read as a demand trace: {error}") from error
+    """Read a demand trace. Raises TraceError for no trace, another version, or a damaged line (by its number).
+
+    `trace_files.read_trace` reads this and request traces.
+    """
+    return parse_demand(path, read_lines(path))
+
+
+def parse_demand(path: Path, lines: Sequence[str]) -> DemandTrace:
+    """The trace in `lines`; `path` is for errors, as in `read`."""
     header = _header(path, lines)
     try:
         trace = DemandTrace(
@@ -159,26 +181,16 @@ def read(path: Path) -> DemandTrace:
         if trace.tokens != int(header["tokens"]):
             raise ValueError(f"tokens is {header['tokens']}, block_lengths add up to {trace.tokens}")
     except (KeyError, TypeError, ValueError, TraceError) as error:
-        raise _damaged(path, 1, error) from error
+        raise damaged(path, 1, error) from error
     turns: list[DemandTurn] = []
     for number, line in enumerate(lines[1:], start=2):
         try:
-            turn = _turn(json.loads(line))
-            check_turn(turn, len(trace.block_lengths), turns[-1].turn if turns else -1)
+            turn = _turn(json_object(line))
+            check_turn(turn, len(trace.block_lengths), turns[-1] if turns else None)
         except (KeyError, TypeError, ValueError, TraceError) as error:
-            raise _damaged(path, number, error) from error
+            raise damaged(path, number, error) from error
         turns.append(turn)
-    return DemandTrace(
-        trace.model,
-        trace.document,
-        trace.block_tokens,
-        trace.block_lengths,
-        trace.sink_blocks,
-        trace.labelled_by,
-        trace.seed,
-        tuple(turns),
-        trace.commit,
-    )
+    return replace(trace, turns=tuple(turns))
 
 
 def _header(path: Path, lines: Sequence[str]) -> dict[str, Any]:
@@ -197,13 +209,15 @@ def _header(path: Path, lines: Sequence[str]) -> dict[str, Any]:
 
 
 def _turn(record: Mapping[str, Any]) -> DemandTurn:
-    gold = record.get("gold")
+    gold, when, tiers = (record.get(key) for key in ("gold", "time_s", "tiers"))
     return DemandTurn(
         turn=int(record["turn"]),
         question=str(record["question"]),
         used=_pairs(record["used"]),
         match=_pairs(record["match"]),
         gold=None if gold is None else tuple(int(block) for block in gold),
+        time_s=None if when is None else float(when),
+        tiers=None if tiers is None else tuple(None if tier is None else Tier(tier) for tier in tiers),
     )
 
 
@@ -220,9 +234,8 @@ def _turn_record(turn: DemandTurn) -> dict[str, object]:
     }
     if turn.gold is not None:
         record["gold"] = list(turn.gold)
+    if turn.time_s is not None:
+        record["time_s"] = round(turn.time_s, 6)
+    if turn.tiers is not None:
+        record["tiers"] = list(turn.tiers)
     return record
-
-
-def _damaged(path: Path, line: int, error: Exception) -> TraceError:
-    what = f"lacks {error}" if isinstance(error, KeyError) else str(error)
-    return TraceError(f"{path} line {line} is damaged: {what}; record the trace again")
