@@ -28,6 +28,7 @@ COMMANDS = {
     "calibrate": LazyCommand(
         "zerolayer.cli.calibrate:calibrate", "Fit the prediction of use to your own documents."
     ),
+    "trace": LazyCommand("zerolayer.cli.trace:trace", "Record, describe, convert and replay traces."),
     "doctor": LazyCommand(
         "zerolayer.cli.doctor:doctor", "Say what works on this machine and how to fix the rest."
     ),
@@ -47,6 +48,9 @@ _EXTRA_OF = {
     "reportlab": "demo",
     "matplotlib": "plots",
     "sklearn": "learn",
+    "gymnasium": "train",
+    "stable_baselines3": "train",
+    "sb3_contrib": "train",
 }
 
 
