@@ -50,7 +50,7 @@ _TINY = np.float32(1e-12)
 class History:
     """What a session remembers from turn to turn. The values of the fields that a table does not hold."""
 
-    heat: float = 0.0  # sum of the decayed attention
+    heat: float | None = None  # sum of the decayed attention; None: not summed yet
     heat_concentration: float = 0.0
     locked: int | None = None  # blocks that never leave before the next grading; None: not counted yet
     grades: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 0.0)
@@ -90,6 +90,9 @@ def observe(table: BlockTable, history: History) -> FloatArray:
     locked = history.locked
     if locked is None:
         locked = history.locked = int(resident - np.count_nonzero(evictable(table)))
+    heat = history.heat
+    if heat is None:
+        heat = history.heat = float(table.attention.sum())
     match = float(table.match.sum())
     entropy = 0.0
     if match > 0.0:  # -sum(p log p) with p = match / sum(match)
@@ -97,7 +100,7 @@ def observe(table: BlockTable, history: History) -> FloatArray:
         entropy = (math.log(match) - raw / match) / math.log(max(n, 2))
     values = (
         history.heat_concentration,
-        float(table.attention @ on_device) / max(history.heat, 1e-9),
+        float(table.attention @ on_device) / max(heat, 1e-9),
         resident / capacity,
         locked / capacity,
         min(history.pressure_host, 2.0),
