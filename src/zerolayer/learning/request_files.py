@@ -31,7 +31,10 @@ VERSION = 1
 _COUNTS = (("session", "sessions"), ("turn", "turns"), ("input_tokens",) * 2, ("output_tokens",) * 2)
 """Key of a line, and field of the trace, of what may be unknown."""
 
-_TIER_NUMBERS = {None: UNKNOWN, **{tier.value: number for number, tier in enumerate(TIERS)}}
+_TIER_NUMBERS: dict[str | None, int] = {
+    None: UNKNOWN,
+    **{tier.value: number for number, tier in enumerate(TIERS)},
+}
 _TIER_NAMES = {number: name for name, number in _TIER_NUMBERS.items()}
 
 
@@ -79,8 +82,11 @@ def write_requests(trace: RequestTrace, path: Path) -> None:
     blocks, tiers, starts = trace.blocks.tolist(), trace.tiers.tolist(), trace.starts.tolist()
     columns = [getattr(trace, field).tolist() for _, field in _COUNTS]
     for number, (when, *counts) in enumerate(zip(trace.times_s.tolist(), *columns, strict=True)):
-        low, high = starts[number], starts[number + 1]
-        lines.append(request_line(when, blocks[low:high], *counts, tiers=tiers[low:high]))
+        session, turn, input_tokens, output_tokens = counts
+        here = slice(starts[number], starts[number + 1])
+        lines.append(
+            request_line(when, blocks[here], session, turn, input_tokens, output_tokens, tiers[here])
+        )
     write_lines(path, lines)
 
 

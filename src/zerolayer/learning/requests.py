@@ -169,7 +169,7 @@ def _count_turns(sessions: IntArray) -> IntArray:
     """[requests] how many earlier requests have the same session; -1 where that is not known."""
     order = np.argsort(sessions, kind="stable")
     in_order = sessions[order]
-    begins = np.flatnonzero(np.diff(in_order, prepend=UNKNOWN - 1))
+    begins = np.flatnonzero(np.diff(in_order, prepend=in_order[:1] - 1))
     turns = np.empty(len(sessions), dtype=np.int64)
     turns[order] = np.arange(len(sessions)) - np.repeat(begins, np.diff(begins, append=len(sessions)))
     turns[sessions == UNKNOWN] = UNKNOWN
