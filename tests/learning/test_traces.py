@@ -12,6 +12,7 @@ from demand_traces import random_trace, trace_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zerolayer.core import Tier
 from zerolayer.errors import TraceError
 from zerolayer.learning.traces import demand_set, read, write
 
@@ -22,6 +23,34 @@ def test_round_trip(tmp_path):
     write(trace, tmp_path / "deep" / "demand.jsonl")
     assert read(tmp_path / "deep" / "demand.jsonl") == trace
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["demand.jsonl"]
+
+
+def test_times_tiers_and_any_character_survive(tmp_path):
+    trace = trace_of([[3, 1], [2]], 5)
+    first = dataclasses.replace(
+        trace.turns[0], question="a line\u2028separator", time_s=0.25, tiers=(Tier.HOST, None)
+    )
+    trace = dataclasses.replace(trace, turns=(first, trace.turns[1]))
+    for name in ("t.jsonl", "t.jsonl.zst"):
+        write(trace, tmp_path / name)
+        assert read(tmp_path / name) == trace
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"time_s": 0.5}, "time_s 0.5 comes after 2.0; times must not go backwards"),
+        ({"time_s": float("nan")}, "time_s nan is not a number"),
+        ({"tiers": ["host", "moon"]}, "'moon' is not a valid Tier"),
+        ({"tiers": ["host"]}, "tiers has 1 elements for 6 used blocks"),
+    ],
+)
+def test_times_and_tiers_that_cannot_be(tmp_path, change, message):
+    path = edited(tmp_path, 2, lambda record: record.update(time_s=2.0))
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:2], json.dumps({**json.loads(lines[2]), **change}), *lines[3:]]))
+    with pytest.raises(TraceError, match=f"line 3 is damaged: .*{message}"):
+        read(path)
 
 
 def test_file_is_the_documented_json_lines(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,7 +107,8 @@ def _converted(source: Path, source_name: str | None, tokenizer: str | None) -> 
         ids: list[int] = encode(text, add_special_tokens=False)["input_ids"]
         return ids
 
-    return taubench.convert(source, tokenize)
+    found = taubench.convert(source, tokenize)
+    return replace(found, source=f"{found.source} of {tokenizer}")
 
 
 def _source(found: Trace) -> str:
@@ -186,7 +188,11 @@ def _print_info(found: TraceInfo) -> None:
         ("output tokens", found.output_tokens),
         *((f"found in {tier}", count) for tier, count in found.tiers.items()),
     ]
-    table("", ("trace", ""), [(name, f"{value:,}" if isinstance(value, int) else value) for name, value in shown])
+    table(
+        "",
+        ("trace", ""),
+        [(name, f"{value:,}" if isinstance(value, int) else value) for name, value in shown],
+    )
     rows = [
         (
             str(number) if w.begin_s is None else f"{w.begin_s:,.0f} to {w.end_s:,.0f} s",
