@@ -19,7 +19,7 @@
     │   ├── StoreModelError        written by another model
     │   ├── BlockMissingError
     │   └── BlockCorruptError      a checksum does not match
-    ├── TraceError                 exit 1: a recorded demand trace cannot be read
+    ├── TraceError                 exit 1: a trace of block references cannot be read
     └── ProgramError               exit 1: an instruction program was refused
         ├── AddressError           an address that names no place, or a place outside its tier
         ├── AssemblyError          the text is not a program
@@ -118,7 +118,7 @@ class BlockCorruptError(StoreError):
 
 
 class TraceError(ZerolayerError):
-    """A file is not a demand trace, is of another version, or is damaged; the message names the line."""
+    """A file is no trace, is of another version, or is damaged; the message names the line."""
 
 
 class ProgramError(ZerolayerError):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_requests import CHAINS, trace_of
 
+from zerolayer.core import Tier
 from zerolayer.errors import TraceError
 from zerolayer.learning.requests import RequestTrace
 from zerolayer.learning.trace_files import load_trace, read_trace, write_trace
@@ -54,6 +57,16 @@ def test_file_is_the_documented_json_lines(tmp_path):
     runs = [["device", 2], [None, 1]]
     assert first == {"time_s": 0.0, "session": 4, "turn": 0, "blocks": [0, 1, 2], "tiers": runs}
     assert second == {"time_s": 1.0, "blocks": [0], "tiers": [["host", 1]]}
+
+
+def test_the_examples_of_the_documentation_are_traces(tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "traces.md").read_text(encoding="utf-8")
+    requests, demand = re.findall(r"```json\n(.*?)```", text, flags=re.DOTALL)
+    for name, example in (("requests", requests), ("demand", demand)):
+        (tmp_path / name).write_text(example, encoding="utf-8")
+    trace = read_trace(tmp_path / "requests")
+    assert trace.tiers.tolist() == [-1, -1, -1, 0, -1] and trace.num_blocks == 4
+    assert read_trace(tmp_path / "demand").turns[0].tiers == (Tier.DEVICE, Tier.HOST)
 
 
 def test_a_file_written_by_hand(tmp_path):
