@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -224,12 +225,12 @@ class Session:
 
     def signals(self, question: str) -> Signals:
         """What the question's words and meaning point at, [blocks] each, before any key is looked at."""
-        words, dense = self._lexical.scores(question), None
+        words, dense = self._lexical.signals(question), None
         if self._vectors is not None and self._encoder is not None:
             dense = self._vectors @ self._encoder.encode([question])[0]
         elif self._shortlist is not None:
-            dense = self._shortlist.cosines(question, words)
-        return Signals(words, dense)
+            dense = self._shortlist.cosines(question, words.words)
+        return replace(words, meaning=dense)
 
     def _encode(self) -> None:
         """Sentence vectors of the blocks, computed once per document and kept beside its blocks."""

@@ -54,7 +54,7 @@ def test_a_left_out_category_has_no_say_in_the_choice():
     good, bad = (1.0, 1.0, 1.0), (0.0, 0.0, 0.0)
     by_candidate = {
         c: [Kept(0, name, 1, good if (c == 0.4) == (name == "c") else bad) for name in "abc"]
-        for c in (0.0, 0.4, 0.6, 0.8, 1.2, 1.6)
+        for c in (0.0, 0.4, 0.8, 1.2, 1.6)
     }
     result = left_out(by_candidate, by_candidate, 0)
     assert result["10"] == pytest.approx(2 / 3, abs=1e-3)
@@ -70,7 +70,7 @@ def test_every_signal_is_reported_beside_chance_and_window(data):
         assert all(0 <= value <= 1 for value in report[name].values())
     assert report["fused"]["25"] > 0.9 > report["window"]["25"]
     assert report["questions"] == 12 and report["contracts"] == 2
-    assert len(report["categories_left_out"]["meaning"]) == 3
+    assert len(report["categories_left_out"]["meaning_uncovered"]) == 3
 
 
 def test_an_unknown_split_is_named(data):

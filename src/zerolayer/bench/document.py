@@ -25,7 +25,7 @@ from zerolayer.learning.labelled import (
 from zerolayer.learning.replay import OPTIMAL, ReplayResult, replay_all
 from zerolayer.learning.traces import DemandTrace, DemandTurn
 from zerolayer.perception.lexical import LexicalIndex
-from zerolayer.perception.recall import Signals, fuse
+from zerolayer.perception.recall import fuse
 
 POLICIES = ("graded", "static-window", "lru", OPTIMAL)
 THRESHOLD = 0.60
@@ -68,12 +68,11 @@ def _matches(stream: DocumentStream, questions: Sequence[str], encoder: str) -> 
     nothing = np.zeros(len(spans), dtype=np.float32)
     loaded = load_encoder(load_settings(encoder=encoder))
     if loaded is None:
-        return [fuse(Signals(index.scores(q)), nothing) for q in questions]
+        return [fuse(index.signals(q), nothing) for q in questions]
     vectors = encode_blocks(loaded, stream.text, spans)
     asked = loaded.encode(list(questions))
     return [
-        fuse(Signals(index.scores(q), vectors @ vector), nothing)
-        for q, vector in zip(questions, asked, strict=True)
+        fuse(index.signals(q, vectors @ vector), nothing) for q, vector in zip(questions, asked, strict=True)
     ]
 
 

@@ -35,8 +35,8 @@ BARS: dict[Wording, dict[int, float]] = {
     "question": {10: 0.80, 25: 0.92},
     "paraphrase": {10: 0.65, 25: 0.85},
 }
-CANDIDATES = (0.0, 0.4, 0.6, 0.8, 1.2, 1.6)
-"""Weights of meaning that a fit chooses from."""
+CANDIDATES = (0.0, 0.4, 0.8, 1.2, 1.6)
+"""Weights of meaning, where words cover nothing of a question, that a fit chooses from."""
 
 
 def open_cases(
@@ -71,7 +71,7 @@ def left_out(train: dict[float, list[Kept]], test: dict[float, list[Kept]], seed
         )
         chosen.append(best)
         rows += [row for row in test[best] if row.category in out]
-    return {"meaning": chosen, **mean(rows), "interval": interval(rows, seed)}
+    return {"meaning_uncovered": chosen, **mean(rows), "interval": interval(rows, seed)}
 
 
 def _result(

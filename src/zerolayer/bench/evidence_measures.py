@@ -15,7 +15,7 @@ from zerolayer.core import FloatArray
 from zerolayer.learning.labelled import LabelledContract, LabelledQuestion, Wording
 from zerolayer.perception.dense import encode_blocks
 from zerolayer.perception.lexical import LexicalIndex, LexicalWeights
-from zerolayer.perception.recall import RecallWeights, Signals, fuse
+from zerolayer.perception.recall import RecallWeights, fuse
 from zerolayer.perception.scores import smooth
 
 if TYPE_CHECKING:
@@ -95,8 +95,10 @@ def scores(
     if case.vectors is not None and asked is not None:
         meaning = case.vectors @ asked
         found["meaning"] = smooth(meaning, fusion.meaning_sigma)
-        found["fused_no_synonyms"] = fuse(Signals(found["words_no_synonyms"], meaning), nothing, fusion)
-        found["fused"] = fuse(Signals(found["words"], meaning), nothing, fusion)
+        known = case.index.signals(question, meaning)
+        without = replace(known, words=found["words_no_synonyms"])
+        found["fused_no_synonyms"] = fuse(without, nothing, fusion)
+        found["fused"] = fuse(known, nothing, fusion)
     else:
         found["fused"] = found["words"]
     return found
@@ -144,7 +146,7 @@ def measure(
 def measure_meaning(
     cases: Sequence[Case], wording: Wording, encoder: SentenceEncoder | None, candidates: Sequence[float]
 ) -> dict[float, list[Kept]]:
-    """Every question's result of the fused score, for each candidate weight of meaning."""
+    """Every question's result of the fused score, for each candidate of `meaning_uncovered`."""
     texts = sorted({q.wording(wording) for case in cases for q in case.questions})
     asked = {} if encoder is None else dict(zip(texts, encoder.encode(texts), strict=True))
     rows: dict[float, list[Kept]] = {candidate: [] for candidate in candidates}
@@ -155,9 +157,9 @@ def measure_meaning(
             if not evidence.any():
                 continue
             meaning = None if case.vectors is None else case.vectors @ asked[text]
-            signals = Signals(case.index.scores(text), meaning)
+            signals = case.index.signals(text, meaning)
             for candidate in candidates:
-                score = fuse(signals, nothing, RecallWeights(meaning=candidate))
+                score = fuse(signals, nothing, RecallWeights(meaning_uncovered=candidate))
                 shares = tuple(kept(score, evidence, percent) for percent in SHARES)
                 rows[candidate].append(Kept(number, question.category, float(evidence.sum()), shares))
     return rows

@@ -141,11 +141,9 @@ def signals_of(
     spans = [(block.char_start, block.char_end) for block in stream.blocks]
     index = LexicalIndex(stream.text, spans)
     if encoder is None:
-        return [Signals(index.scores(text)) for text in questions]
+        return [index.signals(text) for text in questions]
     vectors, asked = encode_blocks(encoder, stream.text, spans), encoder.encode(list(questions))
-    return [
-        Signals(index.scores(text), vectors @ vector) for text, vector in zip(questions, asked, strict=True)
-    ]
+    return [index.signals(text, vectors @ vector) for text, vector in zip(questions, asked, strict=True)]
 
 
 class PlainBM25:

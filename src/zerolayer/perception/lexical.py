@@ -14,6 +14,7 @@ from zerolayer.core import FloatArray, IntArray
 from zerolayer.documents.anchors import AnchorIndex, AnchorKind, asked_kinds, find_anchors
 from zerolayer.documents.links import LinkGraph, LinkKind
 from zerolayer.documents.structure import Heading, find_headings
+from zerolayer.perception.recall import Signals
 from zerolayer.perception.scores import smooth, unit
 from zerolayer.perception.synonyms import expand
 from zerolayer.perception.words import tokenize
@@ -94,8 +95,9 @@ class LexicalIndex:
         self._add_anchors(AnchorIndex(anchors))
         self.links = LinkGraph.build(text, [spans[i] for i in self._rows], anchors, headings)
         """Links between the blocks that hold text, numbered without the others."""
+        self._word_sets = [frozenset(words) for words in self._words]
         frequency = np.bincount(
-            [word for words in self._words for word in set(words)], minlength=len(self._vocabulary)
+            [word for words in self._word_sets for word in words], minlength=len(self._vocabulary)
         )
         self._frequency: IntArray = frequency.astype(np.int64)
         self._idf = np.log1p((len(self._rows) - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
@@ -105,6 +107,23 @@ class LexicalIndex:
         other = copy(self)
         other.weights = weights
         return other
+
+    def signals(self, question: str, meaning: FloatArray | None = None) -> Signals:
+        """What recall starts from: the match of the words, and how much they can say. `meaning` is passed on."""
+        return Signals(self.scores(question), meaning, self.coverage(question))
+
+    def coverage(self, question: str) -> float:
+        """Share of the question's words, by inverse document frequency, in the block that holds most; 0 to 1."""
+        stems = dict.fromkeys(word for word, _ in tokenize(question))
+        known = [self._vocabulary[word] for word in stems if word in self._vocabulary]
+        if not known:
+            return 0.0
+        most = float(np.log1p(len(self._rows) / 0.5))  # what a word that stands nowhere would count
+        total = float(self._idf[known].sum()) + most * (len(stems) - len(known))
+        best = max(
+            sum(float(self._idf[word]) for word in known if word in words) for words in self._word_sets
+        )
+        return best / total
 
     def anchored(self, question: str) -> FloatArray:
         """[n] density of anchors of the kinds that `question` asks for, 0 to 1."""

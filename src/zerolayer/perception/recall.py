@@ -18,6 +18,8 @@ class Signals:
     """Lexical match, 0 to 1."""
     meaning: FloatArray | None = None
     """Cosine of sentence vectors, where there is an encoder."""
+    coverage: float = 0.5
+    """Share of the question's words, by rarity, that the block with most of them holds, 0 to 1."""
 
     def padded(self, blocks: int) -> Signals:
         """The same for `blocks` blocks: those of a conversation, behind the document's, match nothing."""
@@ -25,7 +27,7 @@ class Signals:
         if missing <= 0:
             return self
         meaning = None if self.meaning is None else np.pad(self.meaning, (0, missing))
-        return Signals(np.pad(self.words, (0, missing)), meaning)
+        return Signals(np.pad(self.words, (0, missing)), meaning, self.coverage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,10 @@ class RecallWeights:
     meaning serves new wordings, less the known ones.
     """
 
-    meaning: float = 0.8  # against 1 for words
+    meaning: float = 0.4  # against 1 for words
+    meaning_uncovered: float = (
+        1.2  # more, in proportion to what the words leave uncovered: they say little then
+    )
     meaning_sigma: float = 0.7  # blocks that meaning is smoothed over: a clause spans blocks
     attention: float = 0.5  # of the best block; the others in proportion
     after: float = 0.7  # what a block's attention passes on to the block after it: sentences run over
@@ -48,7 +53,8 @@ def fuse(signals: Signals, attention: FloatArray, weights: RecallWeights | None 
     weights = weights or RecallWeights()
     score = standard(signals.words)
     if signals.meaning is not None:
-        score = score + weights.meaning * standard(smooth(signals.meaning, weights.meaning_sigma))
+        share = weights.meaning + weights.meaning_uncovered * (1 - signals.coverage)
+        score = score + share * standard(smooth(signals.meaning, weights.meaning_sigma))
     score = score + weights.attention * _spread(unit(attention), weights)
     return unit(score)
 
