@@ -29,6 +29,7 @@ COMMANDS = {
         "zerolayer.cli.calibrate:calibrate", "Fit the prediction of use to your own documents."
     ),
     "trace": LazyCommand("zerolayer.cli.trace:trace", "Record, describe, convert and replay traces."),
+    "policy": LazyCommand("zerolayer.cli.policy:policy", "List, compare and fit policies."),
     "doctor": LazyCommand(
         "zerolayer.cli.doctor:doctor", "Say what works on this machine and how to fix the rest."
     ),
