@@ -118,7 +118,8 @@ class BlockTracker:
         features = self.history.observe(request)
         self._grow(len(self.history.count))
         back = chain[self.number[chain] >= 0]
-        self.survival.returned(self.kind[back], (self.now - self.time_s[back]) / self.timescale_s)
+        ages = ((self.now - self.time_s[back]) / self.timescale_s).astype(np.float32)
+        self.survival.returned(self.kind[back], ages)
         kinds = self.model.classify(features)
         numbers = self.survival.note(chain, kinds, self.now)
         self.kind[chain], self.time_s[chain], self.number[chain] = kinds, self.now, numbers
