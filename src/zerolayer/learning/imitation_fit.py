@@ -21,8 +21,10 @@ from zerolayer.learning.simulate import requests_of
 BLOCKS_PER_REQUEST = 6
 """Blocks of one request are alike: more of them would only drown short requests."""
 
-TREES = 80
-CLASSES = 12  # a score
+TREES = 60
+CLASSES = (3, 10)
+"""Of each score; few, because every class has to show its own times of return. Chosen within the first 60 %."""
+
 LABEL_CAPACITY = 0.02
 """Share of unique blocks at which the optimum's choices are the label."""
 
@@ -56,17 +58,22 @@ def fit_imitation(
         heads.append(_boost(features[rows[chosen]], label[rows[chosen]], weight[chosen], seed))
     trees = _stack(heads)
     scores = trees.scores(features[rows])
-    cuts = np.linspace(0, 1, CLASSES + 1)[1:-1]
-    edges = [np.quantile(scores[:, head], 1 - (1 - cuts) ** 2) for head in range(2)]
+    edges = [_cuts(scores[:, head], classes) for head, classes in enumerate(CLASSES)]
     model = RequestModel(
         trees,
         (edges[0], edges[1]),
-        np.full((CLASSES * CLASSES, AGES), 0.02),
+        np.full((CLASSES[0] * CLASSES[1], AGES), 0.02),
         trained_on or trace_hash(trace),
         seed,
         command,
     )
     return _with_hazard(model, trace)
+
+
+def _cuts(scores: FloatArray, classes: int) -> FloatArray:
+    """Inner cuts at quantiles that lie closer towards high scores, where the choices are made."""
+    shares = np.linspace(0, 1, classes + 1)[1:-1]
+    return np.asarray(np.quantile(scores, 1 - (1 - shares) ** 2))
 
 
 def observe(trace: RequestTrace) -> tuple[FloatArray, FloatArray]:

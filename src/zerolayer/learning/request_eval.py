@@ -112,7 +112,11 @@ def _row(result: SimulationResult, best: BoolArray) -> dict[str, Any]:
         "bypasses": result.bypasses,
         "wrong_evictions": result.wrong_eviction_share,
         "regretted_evictions": result.regretted_evictions / result.evictions if result.evictions else 0.0,
-        "decision_us": {"p50": result.decision_us_p50, "p99": result.decision_us_p99},
+        "decision_us": {
+            "mean": result.decision_us_mean,
+            "p50": result.decision_us_p50,
+            "p99": result.decision_us_p99,
+        },
         "capacity_blocks": result.capacity_blocks,
     }
 
@@ -149,6 +153,7 @@ def scale(
         rows.append(
             {
                 "resident_blocks": size,
+                "decision_us_mean": result.decision_us_mean,
                 "decision_us_p50": result.decision_us_p50,
                 "decision_us_p99": result.decision_us_p99,
                 "hit_rate": result.hit_rate,

@@ -37,6 +37,7 @@ class SimulationResult:
     bypasses: int
     wrong_evictions: int
     regretted_evictions: int
+    decision_us_mean: float
     decision_us_p50: float  # a reference's share of the policy's time
     decision_us_p99: float
     hit: BoolArray  # [reported references]
@@ -163,5 +164,5 @@ class _Run:
         p50, p99 = np.percentile(self.times_ns, [50, 99]) / 1000 if self.times_ns else (0.0, 0.0)
         return SimulationResult(
             policy, capacity, len(hit), int(hit.sum()), self.usable, self.evictions, self.bypasses, self.wrong,
-            self.regretted, float(p50), float(p99), hit,
+            self.regretted, float(np.mean(self.times_ns or 0.0)) / 1000, float(p50), float(p99), hit,
         )  # fmt: skip

@@ -17,17 +17,19 @@ from zerolayer.decision.request_policies.s3_fifo import S3FifoRequestPolicy
 from zerolayer.decision.request_policy import Request, RequestPolicy
 
 EXPERTS: tuple[Callable[[int], RequestPolicy], ...] = (
+    LruRequestPolicy,
     ImitationPolicy,
     FrequencyBonusPolicy,
-    LruRequestPolicy,
     LfuRequestPolicy,
     ArcRequestPolicy,
     S3FifoRequestPolicy,
 )
+"""The first one leads until another has shown to be better."""
+
 MEMORY_CAPACITIES = 10
 """A hit counts 1/e after this many references a block of capacity: longer than a cache takes to show its worth."""
 
-MARGIN = 1.01
+MARGIN = 1.05
 """A new leader has to be better by this factor: a change of leader costs loads."""
 
 PATIENCE_REFERENCES = 256
