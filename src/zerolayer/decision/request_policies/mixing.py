@@ -7,6 +7,7 @@ leader follows the load. The shadows are the safety of the learned expert, and c
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from zerolayer.decision.request_policies.arc import ArcRequestPolicy
@@ -70,7 +71,9 @@ class ExpertMixingPolicy:
         self._shadows = [_Shadow(expert(capacity)) for expert in experts]
         self._leader = self._shadows[0]
         self._resident: set[int] = set()
-        self._strangers: dict[int, None] = {}  # residents that the leader would not hold, oldest first
+        self._strangers: OrderedDict[int, None] = (
+            OrderedDict()
+        )  # residents that the leader would not hold, oldest first
         self._weight = 1.0
         self._patience = max(PATIENCE_REFERENCES, capacity // 4)
         self._memory = max(5_000, MEMORY_CAPACITIES * capacity)
@@ -99,8 +102,7 @@ class ExpertMixingPolicy:
         if len(self._resident) >= self.capacity:
             if block not in self._leader.blocks or not self._strangers:
                 return block
-            victim = next(iter(self._strangers))
-            del self._strangers[victim]
+            victim = self._strangers.popitem(last=False)[0]
             self._resident.remove(victim)
         self._resident.add(block)
         if block not in self._leader.blocks:
@@ -127,4 +129,4 @@ class ExpertMixingPolicy:
         best = max(self._shadows, key=lambda shadow: shadow.hits)
         if best.hits > MARGIN * self._leader.hits:
             self._leader = best
-            self._strangers = dict.fromkeys(sorted(self._resident - best.blocks))
+            self._strangers = OrderedDict.fromkeys(sorted(self._resident - best.blocks))
