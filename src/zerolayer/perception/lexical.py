@@ -59,8 +59,8 @@ class LexicalWeights:
     link: float = 0.15  # a block that a matching one is linked to, by the kinds in LINKS
 
 
-LINKS = {LinkKind.TERM: 1.0, LinkKind.REFERRED: 1.0}
-"""Links that lead from a matching block to evidence more often than chance does (docs/signals.md)."""
+LINKS = {LinkKind.TERM: 1.0, LinkKind.REFERRED: 1.0, LinkKind.REFERENCE: 1.0}
+"""Links that lead from a matching block to evidence (docs/signals.md), or from a mention to the clause it names."""
 
 _TELLING_KINDS = frozenset(AnchorKind) - {AnchorKind.PARTY}
 """Parties stand in every clause: that a block names one says nothing about a question that asks who."""
