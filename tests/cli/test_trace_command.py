@@ -7,16 +7,14 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from tiny_models import make_engine
 from zerolayer.cli.main import cli
-from zerolayer.cli.trace import capacity_blocks
+from zerolayer.cli.trace_replay import capacity_blocks
 from zerolayer.config import Settings
 from zerolayer.core import Tier
 from zerolayer.documents import Document
 from zerolayer.documents.document import Page
 from zerolayer.errors import UsageError
 from zerolayer.learning.trace_files import read_trace
-from zerolayer.session import session_of
 
 LINES = [
     {"timestamp": 0, "input_length": 1000, "output_length": 5, "hash_ids": [0, 1]},
@@ -46,6 +44,8 @@ def mooncake(tmp_path):
 @pytest.fixture
 def tiny_sessions(monkeypatch):
     """Sessions of a tiny model with random weights instead of one that is fetched."""
+    from tiny_models import make_engine
+    from zerolayer.session import session_of
 
     def open_documents(files, settings: Settings):
         document = Document("d.txt", TEXT, (Page(1, 0, len(TEXT)),), "")
@@ -126,6 +126,35 @@ def test_capacity_in_blocks_or_as_a_share():
     for text in ("0", "-1", "x", "", "%", "nan%", "101%", "1e9", "inf%"):
         with pytest.raises(UsageError, match="capacity"):
             capacity_blocks(text, 250)
+
+
+class TestReplayOfRequests:
+    def test_policies_beside_the_optimum(self, run, mooncake):
+        told = json.loads(run("replay", mooncake, "--capacity", "2", "--json").stdout)
+        assert (told["kind"], told["capacity_blocks"]) == ("requests", 2)
+        assert (
+            told["policies"]["optimal"]["hits"] == 2
+            and told["policies"]["optimal"]["share_of_optimum"] == 1.0
+        )
+        assert told["policies"]["lru"]["hit_rate"] == pytest.approx(0.4) and len(told["policies"]) == 4
+        assert all(result["simulated"] for result in told["policies"].values())
+
+    def test_chosen_policies_as_a_table(self, run, mooncake):
+        result = run("replay", mooncake, "--policy", "lfu", "--policy", "optimal", "--capacity", "50%")
+        assert result.exit_code == 0 and "2 of 3 blocks on the device (simulated)" in result.stdout
+        assert "lfu" in result.stdout and "lru" not in result.stdout
+
+    @pytest.mark.parametrize(
+        ("args", "message"),
+        [
+            (["--policy", "magic"], "unknown request policy 'magic'; known: arc,"),
+            (["--capacity", "0"], "capacity '0' is out of range"),
+            (["--capacity", "some"], "capacity 'some' is no number"),
+        ],
+    )
+    def test_usage_errors(self, run, mooncake, args, message):
+        result = run("replay", mooncake, *args)
+        assert (result.exit_code, result.stdout) == (2, "") and message in result.stderr
 
 
 class TestRecord:

@@ -12,6 +12,7 @@ import click
 from zerolayer.cli.options import json_option
 from zerolayer.cli.output import emit_json, note, table
 from zerolayer.cli.trace_record import record
+from zerolayer.cli.trace_replay import replay
 from zerolayer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from zerolayer.learning.trace_info import TraceInfo
 
 trace_argument = click.argument("file", type=click.Path(exists=True, path_type=Path))
-
-_REQUESTS_MESSAGE = "replaying a request stream is not built yet; zerolayer trace replay takes demand traces"
 
 
 @click.group()
@@ -117,52 +116,7 @@ def _source(found: Trace) -> str:
     return found.source if isinstance(found, RequestTrace) else found.document
 
 
-@trace.command()
-@trace_argument
-@click.option(
-    "--policy", "policies", multiple=True, metavar="NAME", help="May be repeated [default: those of bench]."
-)
-@click.option("--capacity", default="10%", show_default=True, help="Blocks on the device: 500, or 1% of all.")
-@json_option
-def replay(file: Path, policies: tuple[str, ...], capacity: str, as_json: bool) -> None:
-    """Replay FILE with policies at one capacity, without a model; all numbers are simulated.
-
-    `optimal` is the offline bound, which knows the future.
-    """
-    from zerolayer.learning.requests import RequestTrace
-    from zerolayer.learning.trace_files import load_trace
-
-    found = load_trace(file)
-    if isinstance(found, RequestTrace):
-        raise UsageError(_REQUESTS_MESSAGE)
-    blocks = capacity_blocks(capacity, len(found.block_lengths))
-    from zerolayer.learning.replay import replay as replay_demand
-
-    names = policies or ("graded", "static-window", "lru", "optimal")
-    results = {name: replay_demand(found, name, blocks).to_json() for name in names}
-    if as_json:
-        emit_json({"file": file, "kind": "demand", "capacity_blocks": blocks, "policies": results})
-        return
-    columns = ("coverage", "wasted_loads", "load_ratio", "loads", "wrong_evictions")
-    rows = [[name, *(result[column] for column in columns)] for name, result in results.items()]
-    title = f"{blocks:,} of {len(found.block_lengths):,} blocks on the device (simulated)"
-    table(title, ("policy", *(column.replace("_", " ") for column in columns)), rows)
-
-
-def capacity_blocks(text: str, num_blocks: int) -> int:
-    """Blocks from `500`, or from `1%` of a trace's blocks (at least one). Raises UsageError."""
-    share, wanted = text.strip().endswith("%"), text.strip().removesuffix("%")
-    try:
-        value = float(wanted) if share else int(wanted)
-    except ValueError as error:
-        raise UsageError(f"capacity {text!r} is no number; give blocks (500) or a share (1%)") from error
-    if not 0 < value < float("inf") or (share and value > 100):
-        raise UsageError(
-            f"capacity {text!r} is out of range; give 1 or more blocks, or a share of 0 to 100 %"
-        )
-    return max(1, round(num_blocks * value / 100)) if share else int(value)
-
-
+trace.add_command(replay)
 trace.add_command(record)
 
 
