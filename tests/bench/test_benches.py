@@ -98,7 +98,8 @@ def test_profile_shows_that_a_step_allocates_the_same_at_any_context(pair):
     assert short["allocated_bytes_per_step"] == long["allocated_bytes_per_step"] > 0
     assert short["largest_allocation_bytes"] == long["largest_allocation_bytes"]
     assert short["copying_calls_per_step"] == long["copying_calls_per_step"]
-    assert {operator["name"] for operator in long["operators"]} >= {"aten::bmm"}
+    # The table shows the operators with most time of their own; on a loaded machine only this one is sure to be there.
+    assert {operator["name"] for operator in long["operators"]} >= {"aten::mm"}
 
 
 def test_llama_cpp_is_skipped_with_a_reason(monkeypatch):
