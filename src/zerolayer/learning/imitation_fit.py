@@ -23,7 +23,10 @@ BLOCKS_PER_REQUEST = 6
 
 TREES = 60
 CLASSES = (3, 10)
-"""Of each score; few, because every class has to show its own times of return. Chosen on an inner split of the first 60 %, after some larger settings had been seen on the rest."""
+"""Of each score; few, because every class has to show its own times of return.
+
+Chosen on an inner split of the first 60 %, after some larger settings had been seen on the rest.
+"""
 
 LABEL_CAPACITY = 0.02
 """Share of unique blocks at which the optimum's choices are the label."""
