@@ -47,6 +47,7 @@ def replay(file: Path, policies: tuple[str, ...], capacity: str, as_json: bool) 
     from zerolayer.learning.trace_files import load_trace
 
     found = load_trace(file)
+    columns: tuple[str, ...]
     if isinstance(found, RequestTrace):
         kind, num_blocks, columns = "requests", found.num_blocks, _REQUEST_COLUMNS
         blocks = capacity_blocks(capacity, num_blocks)
