@@ -82,7 +82,7 @@ class Session:
         spans = [(block.char_start, block.char_end) for block in stream.blocks]
         self._lexical = LexicalIndex(stream.text, spans)
         self._shortlist = ShortlistVectors(encoder, stream.text, spans) if encoder is not None else None
-        self._features = document_features(stream.text, spans)
+        self._features = document_features(stream.text, spans, self._lexical)
         if isinstance(self._policy, GradingPolicy):
             fit = persistence_for(engine.fingerprint, language_of(stream.text))
             self._policy.use_persistence(fit)

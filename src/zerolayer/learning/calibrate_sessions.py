@@ -98,7 +98,7 @@ def evidence_session(
         turns.append(DemandTurn(number, question.text, used, scores, tuple(i for i, _ in used)))
     trace = DemandTrace("", name, width, (width,) * len(spans), 1, "gold evidence", seed, tuple(turns))
     table = BlockTable.create(trace.block_lengths, len(spans), width)
-    document = document_features(text, spans)
+    document = document_features(text, spans, index)
     table.features[:, -document.shape[1] :] = document
     return Recorded(trace, table.features)
 

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from zerolayer.core import DOCUMENT_FEATURES, FloatArray, IntArray
-from zerolayer.documents.anchors import AnchorKind, find_anchors
-from zerolayer.documents.structure import find_headings
-from zerolayer.perception.words import tokenize
+from zerolayer.documents.anchors import AnchorKind
+from zerolayer.perception.lexical import LexicalIndex
 
 _HEAD_CHARACTERS = 1500.0
 """Parties, title and date stand at the head: its share of a block falls to 1/e after so many characters."""
@@ -25,8 +24,12 @@ _COLUMN = {name: column for column, name in enumerate(DOCUMENT_FEATURES)}
 _ANCHOR_COLUMN = {kind: _COLUMN.get(kind.value, _COLUMN["identifier"]) for kind in AnchorKind}
 
 
-def document_features(text: str, spans: Sequence[tuple[int, int]]) -> FloatArray:
+def document_features(
+    text: str, spans: Sequence[tuple[int, int]], lexical: LexicalIndex | None = None
+) -> FloatArray:
     """`[blocks, DOCUMENT_FEATURES]` of a text's blocks; `spans` are their (start, end) characters, by start.
+
+    `lexical`, the index of the same text and spans, saves reading them again.
 
     position: 0 to 1. head: exponential in the characters before the block. heading: a clause begins here.
     clause_age: log of the blocks since one began. words: their number per 100 characters. idf: mean over the
@@ -42,10 +45,10 @@ def document_features(text: str, spans: Sequence[tuple[int, int]]) -> FloatArray
     found = np.zeros((len(rows), len(DOCUMENT_FEATURES)), dtype=np.float32)
     found[:, _COLUMN["position"]] = starts / max(len(text), 1)
     found[:, _COLUMN["head"]] = np.exp(-starts / _HEAD_CHARACTERS)
-    headings = find_headings(text)
-    _clauses(found, [_block(starts, heading.start) for heading in headings])
-    _words(found, text, starts, ends)
-    for anchor in find_anchors(text, headings):
+    lexical = lexical or LexicalIndex(text, spans)
+    _clauses(found, [_block(starts, heading.start) for heading in lexical.headings])
+    _words(found, lexical.block_words, starts, ends)
+    for anchor in lexical.anchors.anchors:
         found[_block(starts, anchor.start), _ANCHOR_COLUMN[anchor.kind]] += 1
     counts = slice(_COLUMN["clause"], None)
     found[:, counts] = np.log1p(found[:, counts])
@@ -73,12 +76,9 @@ def _clauses(found: FloatArray, beginnings: list[int]) -> None:
         found[block, _COLUMN["clause_age"]] = np.log1p(block - (ordered[last] if last >= 0 else 0))
 
 
-def _words(found: FloatArray, text: str, starts: IntArray, ends: IntArray) -> None:
+def _words(found: FloatArray, words: list[list[int]], starts: IntArray, ends: IntArray) -> None:
     """Words a block and how rare they are among the blocks (Robertson and Sparck Jones 1976)."""
-    words: list[list[str]] = [[] for _ in starts]
-    for word, at in tokenize(text):
-        words[_block(starts, at)].append(word)
-    frequency: dict[str, int] = {}
+    frequency: dict[int, int] = {}
     for held in words:
         for word in set(held):
             frequency[word] = frequency.get(word, 0) + 1

@@ -101,7 +101,7 @@ class IntentModel:
     ) -> None:
         self.parameters = parameters or shipped_parameters()
         self.features = IntentFeatures(text, spans, lexical)
-        self.sections: list[Section] = find_sections(text)
+        self.sections: list[Section] = find_sections(text, self.features.lexical.headings)
         self._blocks, self._pages = len(spans), pages
         starts = [section.char_start for section in self.sections]
         middles = [(spans[i][0] + spans[i][1]) // 2 for i in self.features.rows]

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from zerolayer.core import FloatArray, IntArray
-from zerolayer.documents.anchors import AnchorKind, asked_kinds, find_anchors
-from zerolayer.documents.structure import find_headings
+from zerolayer.documents.anchors import AnchorKind, asked_kinds
 from zerolayer.perception.lexical import LexicalIndex
 
 _KNOTS = 11  # of the piecewise linear function of relative position: one at each tenth
@@ -71,11 +70,10 @@ class IntentFeatures:
         position = self._starts / self._length
         knots = np.arange(_KNOTS) / (_KNOTS - 1)
         self._hats = np.maximum(0.0, 1.0 - np.abs(position[:, None] - knots) * (_KNOTS - 1))
-        headings = find_headings(text)
         counts = np.zeros((len(used), 1 + len(_KINDS)))
-        for heading in headings:
+        for heading in self.lexical.headings:
             counts[self._row(heading.start), 0] += 1
-        for anchor in find_anchors(text, headings):
+        for anchor in self.lexical.anchors.anchors:
             if anchor.kind not in _KINDS:
                 continue
             counts[self._row(anchor.start), 1 + _KINDS.index(anchor.kind)] += 1

@@ -85,15 +85,19 @@ class LexicalIndex:
         self._words: list[list[int]] = [[] for _ in self._rows]
         self._indexes: dict[int, BM25] = {}
         """By width in blocks; 0 for the titles."""
+        self.headings: list[Heading] = []
+        self.anchors = AnchorIndex([])
         if len(self._rows) == 0:
             return
         for word, at in tokenize(text):
             self._words[self._block(at)].append(self._vocabulary.setdefault(word, len(self._vocabulary)))
-        headings = find_headings(text)
-        self._add_indexes(self._titles(text, headings))
-        anchors = find_anchors(text, headings)
-        self._add_anchors(AnchorIndex(anchors))
-        self.links = LinkGraph.build(text, [spans[i] for i in self._rows], anchors, headings)
+        self.headings = find_headings(text)
+        self._add_indexes(self._titles(text, self.headings))
+        self.anchors = AnchorIndex(find_anchors(text, self.headings))
+        self._add_densities()
+        self.links = LinkGraph.build(
+            text, [spans[i] for i in self._rows], self.anchors.anchors, self.headings
+        )
         """Links between the blocks that hold text, numbered without the others."""
         self._word_sets = [frozenset(words) for words in self._words]
         frequency = np.bincount(
@@ -107,6 +111,11 @@ class LexicalIndex:
         other = copy(self)
         other.weights = weights
         return other
+
+    @property
+    def block_words(self) -> list[list[int]]:
+        """[blocks with text] words of each, a number for each stem, in order."""
+        return self._words
 
     def signals(self, question: str, meaning: FloatArray | None = None) -> Signals:
         """What recall starts from: the match of the words, and how much they can say. `meaning` is passed on."""
@@ -176,12 +185,11 @@ class LexicalIndex:
             self._indexes[0] = BM25(k1=0.8, b=0.3)
             self._indexes[0].index((titles, self._vocabulary), show_progress=False)
 
-    def _add_anchors(self, anchors: AnchorIndex) -> None:
-        self._anchors = anchors
+    def _add_densities(self) -> None:
         self._density: dict[AnchorKind, FloatArray] = {}
         for kind in AnchorKind:
             counts = np.zeros(len(self._rows), dtype=np.float32)
-            for anchor in anchors.of_kind(kind):
+            for anchor in self.anchors.of_kind(kind):
                 counts[self._block(anchor.start)] += 1
             self._density[kind] = np.minimum(smooth(counts, 1.0) / 0.4, 1).astype(np.float32)
 
@@ -242,7 +250,7 @@ class LexicalIndex:
             if asked.kind is AnchorKind.TERM:
                 continue
             hits = np.zeros(len(self._rows), dtype=np.float32)
-            for anchor in self._anchors.of_value(asked.value):
+            for anchor in self.anchors.of_value(asked.value):
                 # The clause itself, not the places that mention it, is what a clause number asks for.
                 hits[self._block(anchor.start)] = 0.3 if anchor.kind is AnchorKind.REFERENCE else 1.0
             score = score + self.weights.value * np.maximum(

@@ -39,9 +39,7 @@ class RecallWeights:
     """
 
     meaning: float = 0.4  # against 1 for words
-    meaning_uncovered: float = (
-        1.2  # more, in proportion to what the words leave uncovered: they say little then
-    )
+    meaning_uncovered: float = 1.2  # more, in proportion to what words leave uncovered
     meaning_sigma: float = 0.7  # blocks that meaning is smoothed over: a clause spans blocks
     attention: float = 0.5  # of the best block; the others in proportion
     after: float = 0.7  # what a block's attention passes on to the block after it: sentences run over
