@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
+import numpy.typing as npt
 
 from zerolayer.core import BLOCK_TOKENS, IntArray
 
@@ -107,6 +108,15 @@ def random_ids(count: int, vocabulary: int, seed: int) -> IntArray:
     return ids
 
 
+contracts_option = click.option(
+    "--data",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path("../shared/data/cuad"),
+    show_default=True,
+    help="Folder with questions.jsonl and contracts/.",
+)
+
+
 def slots_for(tokens: int) -> int:
     """Slots that hold `tokens`: a budget of 100 %."""
     return -(-tokens // BLOCK_TOKENS)
@@ -156,6 +166,18 @@ def interleaved(subjects: Mapping[str, Callable[[], object]], repetitions: int) 
 def middle(values: Sequence[float]) -> float:
     """The median, as a plain float."""
     return float(median(values))
+
+
+def bootstrap_interval(
+    values: npt.ArrayLike, groups: Sequence[int], seed: int, resamples: int = 1000
+) -> tuple[float, float]:
+    """95 % interval of the mean of `values`, whole `groups` drawn with replacement (B. Efron, Ann. Stat. 7, 1979)."""
+    group = np.unique(np.asarray(groups), return_inverse=True)[1]
+    sums, counts = np.bincount(group, weights=values), np.bincount(group)
+    drawn = np.random.default_rng(seed).integers(0, len(sums), (resamples, len(sums)))
+    means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
+    low, high = np.quantile(means, (0.025, 0.975))
+    return float(low), float(high)
 
 
 def report(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from zerolayer.bench.common import MISSED, commit, processor, seed_option
+from zerolayer.bench.common import MISSED, commit, contracts_option, processor, seed_option
 from zerolayer.bench.evidence_measures import (
     SHARES,
     Case,
@@ -94,13 +94,7 @@ def _result(
 
 
 @click.command()
-@click.option(
-    "--data",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=Path("../shared/data/cuad"),
-    show_default=True,
-    help="Folder with questions.jsonl and contracts/.",
-)
+@contracts_option
 @click.option("--split", default="test", show_default=True)
 @click.option("--wording", type=click.Choice(WORDINGS), default="question", show_default=True)
 @click.option("--contracts", "limit", type=click.IntRange(1), help="Only so many, drawn by the seed.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from xxhash import xxh3_128_hexdigest
 
+from zerolayer.bench.common import bootstrap_interval
 from zerolayer.config import cache_dir
 from zerolayer.core import FloatArray
 from zerolayer.learning.labelled import LabelledContract, LabelledQuestion, Wording
@@ -121,25 +122,36 @@ class Kept:
     shares: tuple[float, ...]
 
 
+def _questions(
+    cases: Sequence[Case], wording: Wording, encoder: SentenceEncoder | None
+) -> Iterator[tuple[int, LabelledQuestion, FloatArray, FloatArray | None]]:
+    """Number of the case, question, [blocks] its evidence, and its sentence vector; those with evidence in a block."""
+    texts = sorted({q.wording(wording) for case in cases for q in case.questions})
+    asked = {} if encoder is None else dict(zip(texts, encoder.encode(texts), strict=True))
+    for number, case in enumerate(cases):
+        for question in case.questions:
+            evidence = case.evidence(question)
+            if evidence.any():
+                yield number, question, evidence, asked.get(question.wording(wording))
+
+
+def _kept(number: int, question: LabelledQuestion, evidence: FloatArray, score: FloatArray) -> Kept:
+    shares = tuple(kept(score, evidence, percent) for percent in SHARES)
+    return Kept(number, question.category, float(evidence.sum()), shares)
+
+
 def measure(
     cases: Sequence[Case], wording: Wording, encoder: SentenceEncoder | None, fusion: RecallWeights
 ) -> dict[str, list[Kept]]:
     """Every question's result for every signal. `random` is what a random choice keeps on average."""
-    texts = sorted({q.wording(wording) for case in cases for q in case.questions})
-    asked = {} if encoder is None else dict(zip(texts, encoder.encode(texts), strict=True))
     rows: dict[str, list[Kept]] = {}
-    for number, case in enumerate(cases):
-        for question in case.questions:
-            evidence, text = case.evidence(question), question.wording(wording)
-            characters = float(evidence.sum())
-            if not characters:
-                continue
-            for name, score in scores(case, text, asked.get(text), fusion).items():
-                shares = tuple(kept(score, evidence, percent) for percent in SHARES)
-                rows.setdefault(name, []).append(Kept(number, question.category, characters, shares))
-            blocks = len(evidence)
-            by_chance = tuple(max(1, round(percent / 100 * blocks)) / blocks for percent in SHARES)
-            rows.setdefault("random", []).append(Kept(number, question.category, characters, by_chance))
+    for number, question, evidence, vector in _questions(cases, wording, encoder):
+        for name, score in scores(cases[number], question.wording(wording), vector, fusion).items():
+            rows.setdefault(name, []).append(_kept(number, question, evidence, score))
+        blocks = len(evidence)
+        by_chance = tuple(max(1, round(percent / 100 * blocks)) / blocks for percent in SHARES)
+        chance = Kept(number, question.category, float(evidence.sum()), by_chance)
+        rows.setdefault("random", []).append(chance)
     return rows
 
 
@@ -147,21 +159,14 @@ def measure_meaning(
     cases: Sequence[Case], wording: Wording, encoder: SentenceEncoder | None, candidates: Sequence[float]
 ) -> dict[float, list[Kept]]:
     """Every question's result of the fused score, for each candidate of `meaning_uncovered`."""
-    texts = sorted({q.wording(wording) for case in cases for q in case.questions})
-    asked = {} if encoder is None else dict(zip(texts, encoder.encode(texts), strict=True))
     rows: dict[float, list[Kept]] = {candidate: [] for candidate in candidates}
-    for number, case in enumerate(cases):
-        nothing = np.zeros(len(case.spans), dtype=np.float32)
-        for question in case.questions:
-            evidence, text = case.evidence(question), question.wording(wording)
-            if not evidence.any():
-                continue
-            meaning = None if case.vectors is None else case.vectors @ asked[text]
-            signals = case.index.signals(text, meaning)
-            for candidate in candidates:
-                score = fuse(signals, nothing, RecallWeights(meaning_uncovered=candidate))
-                shares = tuple(kept(score, evidence, percent) for percent in SHARES)
-                rows[candidate].append(Kept(number, question.category, float(evidence.sum()), shares))
+    for number, question, evidence, vector in _questions(cases, wording, encoder):
+        case = cases[number]
+        meaning = None if case.vectors is None or vector is None else case.vectors @ vector
+        signals, nothing = case.index.signals(question.wording(wording), meaning), np.zeros_like(evidence)
+        for candidate in candidates:
+            score = fuse(signals, nothing, RecallWeights(meaning_uncovered=candidate))
+            rows[candidate].append(_kept(number, question, evidence, score))
     return rows
 
 
@@ -179,18 +184,11 @@ def pooled(rows: Sequence[Kept]) -> dict[str, float]:
     return {str(percent): round(float(v), 4) for percent, v in zip(SHARES, shares, strict=True)}
 
 
-def interval(rows: Sequence[Kept], seed: int, draws: int = 1000) -> dict[str, list[float]]:
-    """95 % interval of the mean, drawing contracts with replacement (B. Efron, Annals of Statistics 7, 1979)."""
-    contracts = sorted({row.contract for row in rows})
-    sums = np.zeros((len(contracts), len(SHARES)))
-    counts = np.zeros(len(contracts))
-    place = {contract: i for i, contract in enumerate(contracts)}
-    for row in rows:
-        sums[place[row.contract]] += row.shares
-        counts[place[row.contract]] += 1
-    drawn = np.random.default_rng(seed).integers(0, len(contracts), (draws, len(contracts)))
-    means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)[:, None]
-    low, high = np.quantile(means, [0.025, 0.975], axis=0)
-    return {
-        str(p): [round(float(a), 4), round(float(b), 4)] for p, a, b in zip(SHARES, low, high, strict=True)
-    }
+def interval(rows: Sequence[Kept], seed: int) -> dict[str, list[float]]:
+    """95 % interval of the mean over contracts, by percent."""
+    contracts = [row.contract for row in rows]
+    intervals = {}
+    for column, percent in enumerate(SHARES):
+        low, high = bootstrap_interval([row.shares[column] for row in rows], contracts, seed)
+        intervals[str(percent)] = [round(low, 4), round(high, 4)]
+    return intervals

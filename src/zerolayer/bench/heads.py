@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from zerolayer.bench.common import conditions, model_option, seed_option
+from zerolayer.bench.common import conditions, contracts_option, model_option, seed_option
 from zerolayer.cli.options import json_option
 from zerolayer.cli.output import emit_json, note, progress, table
 from zerolayer.config import load_settings
@@ -117,13 +117,7 @@ def _asked(contract: LabelledContract, seed: int) -> Sequence[tuple[LabelledQues
 
 
 @click.command()
-@click.option(
-    "--data",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=Path("../shared/data/cuad"),
-    show_default=True,
-    help="Folder with questions.jsonl and contracts/.",
-)
+@contracts_option
 @click.option("--split", default="train", show_default=True)
 @click.option("--contracts", default=26, show_default=True, type=click.IntRange(1))
 @model_option

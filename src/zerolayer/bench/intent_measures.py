@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from zerolayer.bench.common import bootstrap_interval
 from zerolayer.core import FloatArray
 
 DoubleArray = npt.NDArray[np.float64]
-RESAMPLES = 1000
 _BINS = 10
 
 
@@ -56,11 +56,8 @@ class Scores:
 
 def interval(values: DoubleArray, groups: Sequence[int], seed: int) -> list[float]:
     """95 % bootstrap interval of the mean, groups resampled whole."""
-    group = np.unique(np.asarray(groups), return_inverse=True)[1]
-    sums, counts = np.bincount(group, weights=values), np.bincount(group)
-    picks = np.random.default_rng(seed).integers(0, len(sums), (RESAMPLES, len(sums)))
-    means = sums[picks].sum(axis=1) / counts[picks].sum(axis=1)
-    return [round(float(q), 4) for q in np.quantile(means, (0.025, 0.975))]
+    low, high = bootstrap_interval(values, groups, seed)
+    return [round(low, 4), round(high, 4)]
 
 
 def summary(forecasters: dict[str, Scores], against: str, ours: str, seed: int) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zerolayer.bench.common import bootstrap_interval
+
 if TYPE_CHECKING:
     import torch
 
@@ -59,12 +61,9 @@ def answer_f1(answer: str, gold: str) -> float:
 
 def interval(values: Sequence[Sequence[float]], seed: int) -> list[float]:
     """95 % bootstrap interval of the mean over groups of values (contracts): groups are drawn, not values."""
-    sums = np.asarray([sum(group) for group in values])
-    counts = np.asarray([len(group) for group in values])
-    drawn = np.random.default_rng(seed).integers(0, len(values), (RESAMPLES, len(values)))
-    means = sums[drawn].sum(1) / counts[drawn].sum(1)
-    low, high = np.quantile(means, (0.025, 0.975))
-    return [float(low), float(high)]
+    groups = [number for number, group in enumerate(values) for _ in group]
+    flat = [value for group in values for value in group]
+    return list(bootstrap_interval(flat, groups, seed, RESAMPLES))
 
 
 def summary(scores: Sequence[Score], seed: int) -> dict[str, Any]:
