@@ -1,0 +1,1 @@
+"""The Messages API, sessions that survive, and a page to look at."""
