@@ -19,6 +19,7 @@
     │   ├── StoreModelError        written by another model
     │   ├── BlockMissingError
     │   └── BlockCorruptError      a checksum does not match
+    ├── OverloadedError            exit 1: the service has no room for another turn now; try again later
     ├── TraceError                 exit 1: a trace of block references cannot be read
     └── ProgramError               exit 1: an instruction program was refused
         ├── AddressError           an address that names no place, or a place outside its tier
@@ -115,6 +116,10 @@ class BlockMissingError(StoreError):
 
 class BlockCorruptError(StoreError):
     """The stored bytes of a block do not match their checksum."""
+
+
+class OverloadedError(ZerolayerError):
+    """The service has no room for another turn now; the same request may be sent again later."""
 
 
 class TraceError(ZerolayerError):
