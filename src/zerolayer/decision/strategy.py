@@ -63,7 +63,7 @@ THRESHOLDS = (
     Thresholds(0.35, 0.20, 0.10),
     Thresholds(0.70, 0.40, 0.20),
 )
-RECALL_FACTORS = (1.0, 0.25, 0.5, 2.0, 4.0)
+RECALL_FACTORS = (1.0, 0.25, 0.5, 2.0, 4.0, 8.0, 16.0)
 PREFETCH_BLOCKS = (0, 2, 4, 8, 16)
 CODECS = ("K8V4", "INT8", "BF16Z")
 
