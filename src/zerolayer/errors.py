@@ -5,7 +5,8 @@
     │   ├── UnknownNameError       a policy, codec, tier or model name that is not registered
     │   ├── SettingError           a setting with an impossible value
     │   ├── BudgetError            a memory budget too small for the smallest working set
-    │   └── QuestionTooLongError   the question leaves no room in the model's window
+    │   ├── QuestionTooLongError   the question leaves no room in the model's window
+    │   └── RequestError           a field of an HTTP request with an impossible value
     ├── DocumentError              exit 1: the document cannot be read
     │   ├── EmptyDocumentError
     │   ├── ScannedDocumentError   a PDF with pages but no text
@@ -64,6 +65,14 @@ class BudgetError(UsageError):
 
 class QuestionTooLongError(UsageError):
     """The question leaves no room for its answer in the window or the budget."""
+
+
+class RequestError(UsageError):
+    """A field of an HTTP request with an impossible value. `field` is its path, such as `messages.0.content`."""
+
+    def __init__(self, field: str, message: str) -> None:
+        self.field = field
+        super().__init__(f"{field}: {message}")
 
 
 class DocumentError(ZerolayerError):

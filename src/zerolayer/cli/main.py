@@ -52,6 +52,9 @@ _EXTRA_OF = {
     "gymnasium": "train",
     "stable_baselines3": "train",
     "sb3_contrib": "train",
+    "fastapi": "server",
+    "uvicorn": "server",
+    "prometheus_client": "server",
 }
 
 
