@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -51,10 +51,7 @@ class Arena:
         import torch
 
         self.geometry, self.slots, self.block_tokens, self.rotary = geometry, slots, block_tokens, rotary
-        shape = (2, geometry.layers, geometry.kv_heads, slots * block_tokens, geometry.head_dim)
-        self._storage = torch.zeros(shape, dtype=dtype or torch.float32, device=device)
-        self.keys = list(self._storage[0])
-        self.values = list(self._storage[1])
+        self._allocate(slots, device, dtype or torch.float32)
         self.slot_bytes = self.nbytes // slots
         """Bytes of one block through all layers."""
         self.occupant = np.full(slots, FREE, dtype=np.int64)  # block index, or FREE
@@ -63,6 +60,29 @@ class Arena:
         """Slots that attention reads: the first ones. Resident blocks behind the tail are out of sight."""
         self.rows = 0
         """Length of the prefix that attention reads, in tokens: the slots in sight, then the open tail."""
+        self.attachment: Any = None
+        """What the engine keeps for its passes over this arena; it goes with the arena's memory."""
+
+    def _allocate(self, slots: int, device: torch.device | str, dtype: torch.dtype) -> None:
+        import torch
+
+        geometry = self.geometry
+        shape = (2, geometry.layers, geometry.kv_heads, slots * self.block_tokens, geometry.head_dim)
+        self._storage = torch.zeros(shape, dtype=dtype, device=device)
+        self.keys = list(self._storage[0])
+        self.values = list(self._storage[1])
+
+    def release(self) -> None:
+        """Give the memory back: every slot is free and nothing may be placed until `renew`."""
+        self._allocate(0, self._storage.device, self._storage.dtype)
+        self.occupant[:] = FREE
+        self.in_sight = self.rows = 0
+        self.attachment = None  # its buffers, too
+
+    def renew(self) -> None:
+        """Allocate the memory again after `release`. Nothing to do where it was not released."""
+        if self.nbytes == 0:
+            self._allocate(self.slots, self._storage.device, self._storage.dtype)
 
     @property
     def nbytes(self) -> int:

@@ -9,6 +9,7 @@ import inspect
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from zerolayer.engines.hf.attention import AttentionPass
+    from zerolayer.engines.hf.cache import ArenaCache
 
 SUPPORTED_ROPE = ("default", "linear", "llama3", "yarn")
 """Rotary variants whose frequencies do not depend on the sequence length."""
@@ -62,8 +64,16 @@ def geometry_of(config: Any, itemsize: int = 4) -> KVGeometry:
     return KVGeometry(int(config.num_hidden_layers), int(config.num_key_value_heads), int(head_dim), itemsize)
 
 
+@dataclass(slots=True)
+class _Attached:
+    """What passes over one arena need, beside what all arenas share."""
+
+    cache: ArenaCache
+    mass: torch.Tensor  # [layers, heads, rows]: attention observed
+
+
 class HFEngine:
-    """A loaded model. One engine serves one arena at a time."""
+    """A loaded model. One engine serves one arena at a time, and any number of them in turn."""
 
     def __init__(self, model: Any, tokenizer: Any, name: str = "", fingerprint: str = "") -> None:
 
@@ -92,6 +102,7 @@ class HFEngine:
         self.window = int(config.max_position_embeddings)
         self.geometry = geometry_of(config, self.dtype.itemsize)
         self.rotary = self._rotary_table()
+        self._rows = 0  # of the largest arena so far, for which the buffers that arenas share are made
         known = inspect.signature(type(model.model).forward).parameters
         self._cache_argument = (
             "cache" if "cache" in known else "past_key_values"
@@ -129,27 +140,31 @@ class HFEngine:
         return arena
 
     def attach(self, arena: Arena) -> None:
-        """Use `arena` from now on, and allocate the buffers that passes over it need, once."""
+        """Use `arena` from now on. The buffers of its passes are made once: going back to it costs nothing."""
         import torch
 
         from zerolayer.engines.hf.attention import OBSERVED_QUERIES
         from zerolayer.engines.hf.cache import ArenaCache
 
-        self.arena, self.cache = arena, ArenaCache(arena)
         rows = arena.slots * arena.block_tokens
-        # Weights of one decode step in all layers, or of a question of moderate length in one.
-        most = max(OBSERVED_QUERIES, self.geometry.layers)
-        self._scratch = torch.empty(self.heads * most * rows, dtype=self.dtype, device=self.device)
-        self.mass = torch.zeros(
-            self.geometry.layers, self.heads, rows, dtype=torch.float32, device=self.device
-        )
-        self._causal = torch.zeros(0, 0)
+        own: _Attached | None = arena.attachment
+        if own is None:
+            shape = (self.geometry.layers, self.heads, rows)
+            own = _Attached(ArenaCache(arena), torch.zeros(shape, dtype=torch.float32, device=self.device))
+            arena.attachment = own
+        self.arena, self.cache, self.mass = arena, own.cache, own.mass
+        if rows > self._rows:
+            self._rows = rows
+            # Weights of one decode step in all layers, or of a question of moderate length in one.
+            most = max(OBSERVED_QUERIES, self.geometry.layers)
+            self._scratch = torch.empty(self.heads * most * rows, dtype=self.dtype, device=self.device)
+            self._causal = torch.zeros(0, 0)
 
     def causal_mask(self, queries: int, prefix: int) -> torch.Tensor:
         """`[queries, prefix]`, the chunk being the last rows: a view of one mask that is built once."""
         import torch
 
-        rows = self.arena.slots * self.arena.block_tokens
+        rows = self._rows
         if self._causal.shape[0] < queries:
             mask = torch.full((queries, rows + queries), float("-inf"), dtype=self.dtype, device=self.device)
             self._causal = torch.triu(mask, diagonal=rows + 1)
