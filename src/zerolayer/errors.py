@@ -21,6 +21,7 @@
     │   ├── BlockMissingError
     │   └── BlockCorruptError      a checksum does not match
     ├── OverloadedError            exit 1: the service has no room for another turn now; try again later
+    ├── ServerError                exit 1: no zerolayer server answers at an address, or not as it should
     ├── TraceError                 exit 1: a trace of block references cannot be read
     └── ProgramError               exit 1: an instruction program was refused
         ├── AddressError           an address that names no place, or a place outside its tier
@@ -129,6 +130,10 @@ class BlockCorruptError(StoreError):
 
 class OverloadedError(ZerolayerError):
     """The service has no room for another turn now; the same request may be sent again later."""
+
+
+class ServerError(ZerolayerError):
+    """No zerolayer server answers at an address, or it answers with an error."""
 
 
 class TraceError(ZerolayerError):

@@ -55,6 +55,7 @@ _EXTRA_OF = {
     "fastapi": "server",
     "uvicorn": "server",
     "prometheus_client": "server",
+    "anthropic": "client",
 }
 
 
