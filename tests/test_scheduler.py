@@ -16,7 +16,8 @@ from zerolayer.execution.codecs import codec_of, get_codec
 from zerolayer.execution.layout import FREE
 from zerolayer.execution.tiers import DiskTier, HostTier, TierHierarchy
 from zerolayer.perception.recall import Signals
-from zerolayer.scheduler import NEEDED_BLOCKS, NEEDED_MATCH, Scheduler
+from zerolayer.recalling import NEEDED_BLOCKS, NEEDED_MATCH
+from zerolayer.scheduler import Scheduler
 from zerolayer.working_set import SchedulerSettings, chained_id
 
 WIDTH, BLOCKS, SLOTS = 8, 40, 12

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,25 @@ class Attended:
     question_mass: FloatArray  # the same of the question's tokens
 
 
+@dataclass(slots=True)
+class Decoding:
+    """How an answer's tokens are chosen and when it ends.
+
+    Whoever hears the tokens may set `ended` between two of them, and `kept_ids`: what of the answer a conversation
+    keeps, where that is not all of it. The first `kept_rows` of these are tokens as they were generated.
+    """
+
+    limit: int  # tokens
+    reserve: int | None = None  # tokens that have a place from the start; None: all
+    choose: Callable[[torch.Tensor], int] | None = None  # from the logits [vocabulary]; None: the likeliest
+    forced: Sequence[int] | None = None  # the answer is given and only observed
+    keep: bool = False  # question and answer become blocks of the stream
+    ended: bool = False
+    kept_ids: Sequence[int] | None = None
+    kept_rows: int = 0
+    cut_short: bool = False  # set here: the device budget had no room for more of the answer
+
+
 class Answering:
     """One answer in the making."""
 
@@ -43,10 +62,11 @@ class Answering:
         self.token_ids: list[int] = []
         self._faults = 0
 
-    def run(
-        self, on_token: Callable[[int], None] | None, max_new_tokens: int, forced: Sequence[int] | None
-    ) -> None:
-        """Compute the question, then the answer token by token (greedy), observing attention."""
+    def steps(self, decoding: Decoding) -> Iterator[int]:
+        """Compute the question, then the answer token by token, observing attention; yields each token.
+
+        Between two tokens the engine may serve other arenas.
+        """
         engine, metrics = self._scheduler.engine, self._metrics
         engine.mass.zero_()
         position = self._scheduler.working_set.next_position
@@ -55,10 +75,10 @@ class Answering:
         question_mass = self._mass()
         engine.mass.zero_()
         position += len(self._question_ids)
-        if forced is None:
-            self._generate(logits, position, max_new_tokens, on_token)
-        elif forced:
-            self.token_ids = list(forced)
+        if decoding.forced is None:
+            yield from self._generate(logits, position, decoding)
+        elif decoding.forced:
+            self.token_ids = list(decoding.forced)
             engine.append(self.token_ids, position, observe=True)
         mass = self._mass()
         if question_mass.shape != mass.shape:  # a block came in sight during the answer
@@ -71,20 +91,22 @@ class Answering:
         metrics.answer_tokens = len(self.token_ids)
         metrics.decode_s_per_token = (total - metrics.ttft_s) / max(1, len(self.token_ids) - 1)
 
-    def _generate(
-        self, logits: torch.Tensor, position: int, limit: int, on_token: Callable[[int], None] | None
-    ) -> None:
-        engine, stop = self._scheduler.engine, self._scheduler.engine.stop_ids()
-        for step in range(1, limit + 1):
-            token = int(logits.argmax())
+    def _generate(self, logits: torch.Tensor, position: int, decoding: Decoding) -> Iterator[int]:
+        scheduler = self._scheduler
+        engine, stop = scheduler.engine, scheduler.engine.stop_ids()
+        for step in range(1, decoding.limit + 1):
+            token = int(logits.argmax()) if decoding.choose is None else decoding.choose(logits)
             if step == 1:
                 self._metrics.ttft_s = time.perf_counter() - self._started
             if token in stop:
                 return
             self.token_ids.append(token)
-            if on_token is not None:
-                on_token(token)
-            if step == limit:
+            yield token
+            engine.attach(scheduler.arena)
+            if step == decoding.limit or decoding.ended:
+                return
+            if not scheduler.recaller.room_for_token(self._metrics):
+                decoding.cut_short = True
                 return
             look = step % FAULT_TOKENS == 0 and self._faults < FAULT_ROOM
             following, queries = engine.append([token], position, observe=True, collect=look, logits=True)
@@ -94,7 +116,7 @@ class Answering:
                 position += self._serve_fault(queries, position - 1)
 
     def _serve_fault(self, queries: list[torch.Tensor], position: int) -> int:
-        moved = self._scheduler.serve_fault(queries, position)
+        moved = self._scheduler.recaller.serve_fault(queries, position)
         self._faults += moved > 0
         self._metrics.fault_blocks += moved > 0
         return moved

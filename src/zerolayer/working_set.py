@@ -213,6 +213,12 @@ class WorkingSet:
             self.executor.settle(positions)
             self.next_position = len(in_sight) * width
 
+    def extend_tail(self, plan: Plan, reserve: int) -> None:
+        """Carry out evictions and have `reserve` slots behind what is in sight, the open tail in the first of them."""
+        rows, in_sight = self.arena.rows, self.arena.occupant[: self.arena.in_sight].tolist()
+        self.bring(plan, in_sight, reserve, keep_positions=True)
+        self.arena.rows = rows
+
     def prefetch(self, blocks: Sequence[int]) -> None:
         """Copy blocks from disk to host memory; `log` says what became of it."""
         self._run(compiler.compile_prefetch(blocks, self.executor.space))

@@ -1,0 +1,133 @@
+"""What an answer is to see: recalled before it starts, asked for while it runs, and room for its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from zerolayer.answering import FAULT_ROOM, Decoding
+from zerolayer.core import Plan, TurnMetrics
+from zerolayer.decision import planner
+from zerolayer.errors import BudgetError, QuestionTooLongError
+from zerolayer.perception.recall import Signals, fuse
+
+if TYPE_CHECKING:
+    import torch
+
+    from zerolayer.scheduler import Scheduler
+
+FAULT_FACTOR = 2.0
+"""A block out of sight is wanted when its bound is this many times the best one in sight."""
+
+NEEDED_MATCH = 0.8
+NEEDED_BLOCKS = 4
+"""What a question needs at least: at most this many blocks whose match is this share of the best one's."""
+
+
+class Recaller:
+    """Brings blocks in sight for one scheduler's answers, as its policy decides."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._fault_room = 0  # slots reserved for blocks that the running answer asks for
+
+    def recall(
+        self, question_ids: Sequence[int], signals: Signals, decoding: Decoding, metrics: TurnMetrics
+    ) -> Plan:
+        """Observe the question, decide, execute: afterwards what the answer is to see is in sight."""
+        ws, table, settings = self._scheduler.working_set, self._scheduler.table, self._scheduler.settings
+        max_new_tokens = min(decoding.limit, decoding.limit if decoding.reserve is None else decoding.reserve)
+        reserve = -(-(len(question_ids) + max_new_tokens) // settings.block_tokens)
+        room = settings.slots - settings.sink_blocks - 1
+        if reserve > room:
+            raise QuestionTooLongError(
+                f"the question has {len(question_ids)} tokens and its answer may have {max_new_tokens}; together "
+                f"they may have {room * settings.block_tokens} beside the sinks and one block; ask shorter, lower "
+                f"--max-new-tokens or raise --device-budget (the window has {self._scheduler.engine.window} tokens)"
+            )
+        self._fault_room = min(FAULT_ROOM, room - reserve)
+        reserve += self._fault_room
+        queries = self._scheduler.engine.question_queries(ws.tokens_of(0).tolist(), question_ids)
+        table.match[:] = fuse(signals.padded(len(table)), ws.bounds.score(queries))
+        table.match[: settings.sink_blocks] = 0.0
+        knit_tokens = int(settings.knit_share * settings.attend_blocks * settings.block_tokens)
+        plan = planner.plan_turn(self._scheduler.policy, table, reserve, knit_tokens)
+        needed = self._needed()
+        ws.bring(plan, self._in_sight(plan, needed), reserve)
+        metrics.recalled_blocks, metrics.evicted_blocks = len(plan.load), len(plan.evict)
+        for block in needed:
+            if table.resident[block]:
+                continue
+            try:
+                fault = planner.plan_fault(self._scheduler.policy, table, block, reserve)
+            except BudgetError:
+                break  # what is resident is pinned or P0: the answer does without
+            ws.bring(fault, self._in_sight(fault, needed), reserve)
+            metrics.fault_blocks += len(fault.load)
+            metrics.evicted_blocks += len(fault.evict)
+        return plan
+
+    def room_for_token(self, metrics: TurnMetrics) -> bool:
+        """Whether the tail has room for one more token, which blocks out of sight make if need be.
+
+        What is in sight stays. A block that the answer may ask for keeps its slot as long as there is room for both.
+        """
+        ws, arena, table = self._scheduler.working_set, self._scheduler.arena, self._scheduler.table
+        last = arena.rows // arena.block_tokens  # the slot of the next token
+        if arena.rows % arena.block_tokens and last < arena.slots:
+            return True
+        for spare in dict.fromkeys((self._fault_room, 0)):
+            reserve = last + 1 + spare - arena.in_sight
+            count = max(0, reserve - (arena.slots - arena.used_slots))
+            seen = np.zeros(len(table), dtype=np.bool_)
+            seen[arena.occupant[: arena.in_sight]] = True
+            victims = self._scheduler.policy.victims(table, count, seen) if count else []
+            if last + spare < arena.slots and len(victims) == count:
+                ws.extend_tail(Plan(evict=tuple(victims), reason="room for the answer"), reserve)
+                metrics.evicted_blocks += count
+                self._fault_room = spare
+                return True
+        return False
+
+    def _in_sight(self, plan: Plan, needed: Sequence[int]) -> list[int]:
+        """What the answer is to see once `plan` is carried out: what is pinned, `needed`, then the policy's choice."""
+        table = self._scheduler.table
+        before = table.resident
+        table.resident = before.copy()
+        table.resident[list(plan.evict)], table.resident[list(plan.load)] = False, True
+        limit = self._scheduler.settings.attend_blocks
+        first = [block for block in needed if table.resident[block] and not table.pinned[block]]
+        attended = list(dict.fromkeys([*first, *self._scheduler.policy.attend(table, limit)]))[
+            : max(limit, len(first))
+        ]
+        pinned = np.flatnonzero(table.pinned & table.resident).tolist()
+        table.resident = before
+        return [*pinned, *attended]
+
+    def _needed(self) -> list[int]:
+        """Blocks that the question cannot do without, whatever the policy thinks of them, best first."""
+        match = self._scheduler.table.match
+        best = np.argsort(-match, kind="stable")[:NEEDED_BLOCKS]
+        return [int(b) for b in best if match[b] >= NEEDED_MATCH]
+
+    def serve_fault(self, queries: list[torch.Tensor], position: int) -> int:
+        """Bring a block in sight that the running answer wants; returns how far the tail's positions moved.
+
+        Its slot was reserved with the tail's, so nothing has to leave.
+        """
+        ws = self._scheduler.working_set
+        if not self._fault_room:
+            return 0
+        score = ws.bounds.score(self._scheduler.engine.unrotated(queries, position))
+        visible = np.zeros(len(self._scheduler.table), dtype=np.bool_)
+        visible[self._scheduler.arena.occupant[: self._scheduler.arena.in_sight]] = True
+        away = np.where(visible, 0.0, score)
+        visible[: self._scheduler.settings.sink_blocks] = False
+        block = int(away.argmax())
+        if away[block] < FAULT_FACTOR * float(score[visible].max(initial=1e-9)):
+            return 0
+        ws.insert(block)
+        self._fault_room -= 1
+        return self._scheduler.settings.block_tokens
