@@ -10,6 +10,7 @@ import click
 
 from zerolayer.cli.options import json_option
 from zerolayer.cli.output import emit_json, note, progress, table
+from zerolayer.cli.policy_train import train
 from zerolayer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ trace_option = click.option(
 @click.group()
 def policy() -> None:
     """List and compare policies; fit the learned one."""
+
+
+policy.add_command(train)
 
 
 @policy.command("list")

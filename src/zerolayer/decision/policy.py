@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from zerolayer.core import BlockTable, BoolArray, FloatArray, Grade, IntArray
+from zerolayer.core import BlockTable, BoolArray, FloatArray, Grade, IntArray, Plan
 from zerolayer.decision.grading import Thresholds
 from zerolayer.decision.persistence import PersistenceModel
 
@@ -81,6 +81,15 @@ class GradingPolicy(Policy, Protocol):
 
     def use_persistence(self, model: PersistenceModel | None) -> None:
         """Take persistence from a calibrated model, or (None) from the hand-set noisy-or."""
+        ...
+
+
+@runtime_checkable
+class ReleasingPolicy(Policy, Protocol):
+    """A policy that empties part of the device between turns."""
+
+    def release(self, table: BlockTable) -> Plan:
+        """Evictions at the end of a turn, after it was learned from; no loads."""
         ...
 
 

@@ -1,7 +1,7 @@
 """A Gymnasium environment over recorded demand: an episode is a document's session, a step is one turn.
 
-The simulator is that of replays (`replay.Simulation`); the environment adds what a strategy does between turns
-(watermarks, prefetch), the cost of moves, and the reward. Two proxies stand for what a simulation cannot have:
+The simulator is that of replays (`replay.Simulation`); the environment adds prefetch between turns, the cost of
+moves, and the reward. Two proxies stand for what a simulation cannot have:
 
 - BLEU-4 of the answer: the share of the turn's attention mass (or evidence) that was resident when the answer
   began, times 1 - the codec's relative error.
@@ -119,23 +119,20 @@ class WindowEnv(gymnasium.Env[FloatArray, IntArray]):
         match, used = table.match.copy(), simulation.trace.turns[self._turns].blocks
         there = table.resident.copy()
         turn = simulation.answer()
-        held = table.resident_count
-        self._between_turns(match)
+        self._prefetch(match)
         self._turns += 1
         terminated = not simulation.ask()
         if terminated:
             simulation.ledger.close()
         truncated = not terminated and self._turns == self.settings.max_turns
-        outcome = self._outcome(turn, used, there, (held + table.resident_count) / 2, books)
+        outcome = self._outcome(turn, used, there, (turn.held + table.resident_count) / 2, books)
         earned = reward(outcome, self.settings.weights)
         info = {"outcome": outcome, "reward": earned, "invalid": valid != asked, "turn": turn}
         return self._observe(), earned.total, terminated, truncated, info
 
-    def _between_turns(self, match: FloatArray) -> None:
-        """What exceeds the watermark leaves, what is forecast comes into free slots."""
+    def _prefetch(self, match: FloatArray) -> None:
+        """What is forecast comes into free slots."""
         simulation, table = self.simulation, self.simulation.table
-        plan = self.policy.release(table)
-        simulation.ledger.apply(plan.evict, ())
         table.forecast[:] = match
         plan = plan_warm(self.policy, table, self.settings.reserve_blocks)
         simulation.ledger.apply((), plan.load)

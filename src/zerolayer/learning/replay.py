@@ -16,7 +16,7 @@ from zerolayer.core import FloatArray
 from zerolayer.decision.oracle import schedule_turns
 from zerolayer.decision.planner import end_turn, plan_fault, plan_turn
 from zerolayer.decision.policies.graded import GradedPolicy, GradedSettings
-from zerolayer.decision.policy import Policy
+from zerolayer.decision.policy import Policy, ReleasingPolicy
 from zerolayer.decision.registry import create_policy
 from zerolayer.learning.ledger import Ledger
 from zerolayer.learning.traces import DemandTrace, DemandTurn
@@ -124,6 +124,7 @@ class SimulatedTurn:
     used: int
     covered: int  # of the used blocks, those resident at first use
     mass_share: float  # of the turn's attention mass, what lay on resident blocks when the answer began
+    held: int  # blocks on the device when the answer ended
 
 
 class Simulation:
@@ -159,7 +160,7 @@ class Simulation:
         return True
 
     def answer(self) -> SimulatedTurn:
-        """Recall, use the turn's blocks in order, let the policy learn."""
+        """Recall, use the turn's blocks in order, let the policy learn, then release what it wants released."""
         turn, table, ledger, tally = self.trace.turns[self._number], self.table, self.ledger, self._tally
         plan = plan_turn(self.policy, table, self.reserve)
         ledger.apply(plan.evict, plan.load)
@@ -176,8 +177,13 @@ class Simulation:
         tally.faults += len(faults)
         tally.fault_blocks += sum(count for _, count in faults)
         end_turn(self.policy, table, turn.blocks, _dense(turn.used, len(table)))
+        held = table.resident_count
+        if isinstance(self.policy, ReleasingPolicy):
+            ledger.apply(self.policy.release(table).evict, ())
         self._number += 1
-        return SimulatedTurn(plan.load, tuple(faults), len(turn.used), len(turn.used) - len(faults), share)
+        return SimulatedTurn(
+            plan.load, tuple(faults), len(turn.used), len(turn.used) - len(faults), share, held
+        )
 
     def result(self) -> ReplayResult:
         """Close the books: what was loaded and never used since is waste. The load ratio is left open."""
