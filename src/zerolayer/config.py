@@ -119,8 +119,14 @@ class Settings(BaseSettings):
     )
     seed: int = Field(0, ge=0, description="seed of everything random")
     home: str | None = Field(None, description="directory for models and sessions")
+    host: str = Field("127.0.0.1", description="address that the server listens on")
+    port: int = Field(8765, ge=0, le=65535, description="port that the server listens on; 0: any free one")
+    api_keys: str = Field(
+        "", repr=False, description="keys of the server, KEY or KEY=TENANT, commas between them"
+    )
+    max_request_bytes: str = Field("32MiB", description="largest body that the server takes")
 
-    @field_validator("host_budget", "disk_budget")
+    @field_validator("host_budget", "disk_budget", "max_request_bytes")
     @classmethod
     def _size(cls, value: str, info: ValidationInfo) -> str:
         parse_size(value, info.field_name or "size")

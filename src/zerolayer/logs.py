@@ -23,6 +23,13 @@ def configure(verbosity: int) -> None:
     logger.setLevel(_LEVELS[min(verbosity, len(_LEVELS) - 1)])
 
 
+def include(name: str) -> None:
+    """Send the log of another library where zerolayer's goes, as much of it. Call `configure` first."""
+    ours, other = logging.getLogger("zerolayer"), logging.getLogger(name)
+    other.handlers = list(ours.handlers)
+    other.setLevel(ours.level)
+
+
 def wants_tracebacks() -> bool:
     """Whether -vv was given."""
     return logging.getLogger("zerolayer").isEnabledFor(logging.DEBUG)

@@ -23,6 +23,9 @@ from zerolayer.errors import ZerolayerError
 COMMANDS = {
     "ask": LazyCommand("zerolayer.cli.ask:ask", "Ask questions about documents; answers name their page."),
     "chat": LazyCommand("zerolayer.cli.chat:chat", "Talk about documents in the terminal."),
+    "serve": LazyCommand(
+        "zerolayer.cli.serve:serve", "Answer over HTTP: Messages API, sessions, a page to look at."
+    ),
     "demo": LazyCommand("zerolayer.cli.demo:demo", "A 127-page contract, 19 questions, bounded memory."),
     "bench": LazyCommand("zerolayer.cli.bench:bench", "Measure: exactness, growth, recall, overhead, speed."),
     "calibrate": LazyCommand(
