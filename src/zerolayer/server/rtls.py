@@ -153,13 +153,15 @@ def _tell(routes: APIRouter, service: Service) -> None:
     def intent(request: Request, body: IntentBody) -> dict[str, Any]:
         """Where the next question is likely to go."""
         own = Sessions(service, request)
-        return _record(service.predict_intent(own.id(body.session_id), own.tenant, body.questions()))
+        chosen = own.id(body.session_id)
+        return _record(service.predict_intent(chosen, own.tenant, body.questions()))
 
     @routes.post("/prefetch_intent")
     def prefetch_intent(request: Request, body: IntentBody) -> dict[str, Any]:
         """Warm the blocks that the next question is likely to need. Nothing leaves the device for it."""
         own = Sessions(service, request)
-        return _record(service.prefetch_intent(own.id(body.session_id), own.tenant, body.questions()))
+        chosen = own.id(body.session_id)
+        return _record(service.prefetch_intent(chosen, own.tenant, body.questions()))
 
 
 def _record(view: object) -> dict[str, Any]:
