@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from zerolayer.core import FloatArray, TurnMetrics
+from zerolayer.steering import between_tokens
 
 if TYPE_CHECKING:
     import torch
@@ -103,6 +104,7 @@ class Answering:
             self.token_ids.append(token)
             yield token
             engine.attach(scheduler.arena)
+            between_tokens(scheduler)
             if step == decoding.limit or decoding.ended:
                 return
             if not scheduler.recaller.room_for_token(self._metrics):

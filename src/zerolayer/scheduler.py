@@ -26,6 +26,7 @@ from zerolayer.perception.heatmap import HeatMap
 from zerolayer.perception.recall import Signals
 from zerolayer.prefetching import Prefetcher
 from zerolayer.recalling import Recaller
+from zerolayer.steering import after_turn
 from zerolayer.working_set import SchedulerSettings, WorkingSet
 
 if TYPE_CHECKING:
@@ -186,6 +187,7 @@ class Scheduler:
         metrics.corrupt_blocks = self.executor.corrupt_blocks - repaired[0]
         metrics.recomputed_tokens = self.executor.recomputed_tokens - repaired[1]
         metrics.recomputed_tokens += len(tail_ids) - len(question_ids)
+        after_turn(self, metrics)
         self._report(metrics)
         return TurnResult(answer.token_ids, answer.attended, match, mass, used, metrics, ws.log)
 

@@ -54,8 +54,11 @@ class PolicyNetwork:
         """[sum(ACTION_SIZES)] for one observation [SIZE]."""
         hidden = observation
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            hidden = np.tanh(hidden @ weight + bias)
-        out: FloatArray = hidden @ self.weights[-1] + self.biases[-1]
+            hidden = hidden.dot(weight)  # dot, not @: half the overhead at this size
+            hidden += bias
+            np.tanh(hidden, out=hidden)
+        out: FloatArray = hidden.dot(self.weights[-1])
+        out += self.biases[-1]
         return out
 
     def act(self, observation: FloatArray, mask: BoolArray) -> tuple[int, ...]:

@@ -93,6 +93,28 @@ class ReleasingPolicy(Policy, Protocol):
         ...
 
 
+@runtime_checkable
+class SteeringPolicy(Policy, Protocol):
+    """A policy that decides again while a turn runs, and says when it has fallen back to a static one."""
+
+    @property
+    def fallback(self) -> str:
+        """Why a static strategy decides now; empty where the policy's own does."""
+        ...
+
+    def tick(self, table: BlockTable) -> bool:
+        """Decide again if the last decision has grown old; whether it did. Called between two tokens."""
+        ...
+
+    def note_pressure(self, host: float, disk: float) -> None:
+        """Stored bytes over the budget of either tier."""
+        ...
+
+    def why(self) -> str:
+        """Why it decides as it does now, in one line."""
+        ...
+
+
 def resident_blocks(table: BlockTable, limit: int) -> list[int]:
     """At most `limit` resident unpinned blocks, the last ones of the document first: the windows' `attend`."""
     return [int(block) for block in np.flatnonzero(table.resident & ~table.pinned)[::-1][:limit]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import ceil
 
 import numpy as np
@@ -76,11 +77,16 @@ NO_CHANGE = (0, 0, 0, 0, 0)
 
 def strategy_of(action: Sequence[int]) -> WindowStrategy:
     """The strategy that an action names. Raises SettingError for an index out of range."""
+    return _strategy(tuple(action))
+
+
+@lru_cache(maxsize=1024)  # a learned policy names few of them, many times
+def _strategy(action: tuple[int, ...]) -> WindowStrategy:
     if len(action) != len(ACTION_SIZES) or any(
         not 0 <= index < size for index, size in zip(action, ACTION_SIZES, strict=True)
     ):
         raise SettingError(f"action {list(action)} is out of range; indices lie below {list(ACTION_SIZES)}")
-    watermarks, thresholds, recall, prefetch, codec = (int(index) for index in action)
+    watermarks, thresholds, recall, prefetch, codec = action
     return WindowStrategy(
         WATERMARKS[watermarks],
         THRESHOLDS[thresholds],
@@ -90,15 +96,23 @@ def strategy_of(action: Sequence[int]) -> WindowStrategy:
     )
 
 
-def action_mask(table: BlockTable, codec: str | None) -> BoolArray:
-    """[sum(ACTION_SIZES)] which indices are valid now, field after field.
+def action_mask(table: BlockTable, codec: str | None, locked: int | None = None) -> BoolArray:
+    """[sum(ACTION_SIZES)] which indices are valid now, field after field; not to be written to.
+
+    `locked` are the resident blocks that are pinned or P0, counted here where it is None.
+
 
     A watermark below what is pinned or P0 cannot be reached: those never leave. Prefetch takes free slots only, so a
     depth beyond what watermarks could free is invalid. Blocks are written while a document is read, so that once
     there is a `codec` (None: nothing is written yet) only that one is valid.
     """
-    capacity = table.capacity
-    locked = table.resident_count - int(evictable(table).sum())
+    if locked is None:
+        locked = table.resident_count - int(evictable(table).sum())
+    return _mask(table.capacity, locked, codec)
+
+
+@lru_cache(maxsize=1024)
+def _mask(capacity: int, locked: int, codec: str | None) -> BoolArray:
     watermarks = [mark.low * capacity >= locked for mark in WATERMARKS]
     watermarks[0] = True
     thresholds = [True] * len(THRESHOLDS)
@@ -107,7 +121,9 @@ def action_mask(table: BlockTable, codec: str | None) -> BoolArray:
     codecs = [codec is None or name == codec for name in CODECS]
     if codec is not None and codec not in CODECS:
         codecs[0] = True  # stored by a codec that is no action: the field says nothing
-    return np.array([*watermarks, *thresholds, *recall, *prefetch, *codecs], dtype=np.bool_)
+    mask = np.array([*watermarks, *thresholds, *recall, *prefetch, *codecs], dtype=np.bool_)
+    mask.flags.writeable = False
+    return mask
 
 
 def valid_action(action: Sequence[int], mask: BoolArray) -> tuple[int, ...]:

@@ -42,6 +42,7 @@ class StrategicPolicy(GradedPolicy):
         """Decide by `strategy` from now on."""
         if strategy.thresholds != self.settings.thresholds:
             self.set_thresholds(table, strategy.thresholds)
+            self.history.locked = None  # graded again, so counted again
         self.strategy = strategy
 
     def recall(self, table: BlockTable, limit: int) -> list[int]:
