@@ -304,15 +304,17 @@ class TestSessions:
             "content": [{"type": "text", "text": "a long document"}, {"type": "text", "text": "When?"}],
         }
         with client_of(served) as client:
-            with pytest.raises(SettingError, match="session_id is not given"):
-                client.predict_next_intent([])
+            client.predict_next_intent()
+            with pytest.raises(SettingError, match="history"):
+                client.predict_next_intent("When?")
             client.messages.create(**ASK)
             intent = client.predict_next_intent(
                 [asked, {"role": "assistant", "content": "In May."}, "Who pays?"]
             )
             client.prefetch_intent(session_id="other")
         assert intent.needs[0].label == "9 Term" and intent.needs[0].probability == 0.6
-        assert served.bodies[1:] == [
+        assert served.bodies[0] == ("/v1/rtls/intent", {})
+        assert served.bodies[2:] == [
             ("/v1/rtls/intent", {"session_id": "abc", "history": ["When?", "Who pays?"]}),
             ("/v1/rtls/prefetch_intent", {"session_id": "other"}),
         ]

@@ -53,7 +53,11 @@ class Prefetch(BaseModel):
 
 
 class _Rtls:
-    """What both clients know of scheduling. A session is that of the last answer unless a call names one."""
+    """What both clients know of scheduling.
+
+    A call about a session means the one that it names, else the one that answered this client last, else the server's
+    latest used.
+    """
 
     enable_rtls: bool
     rtls_policy: str | None
@@ -82,14 +86,8 @@ class _Rtls:
         }
 
     def _of_session(self, session_id: str | None, history: History | None) -> dict[str, Any]:
-        known = session_id or self.last_session_id
-        if not known:
-            raise SettingError(
-                "session_id is not given and this client has had no answer from a zerolayer server yet; "
-                "ask first, or name a session: response.rtls_metrics.session_id"
-            )
-        questions = questions_of(history)
-        return {"session_id": known} if questions is None else {"session_id": known, "history": questions}
+        given = {"session_id": session_id or self.last_session_id, "history": questions_of(history)}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class Anthropic(_Rtls, anthropic.Anthropic):
@@ -133,10 +131,9 @@ class Anthropic(_Rtls, anthropic.Anthropic):
         self.post("/v1/rtls/thresholds", body=body, cast_to=object)
 
     def predict_next_intent(self, history: History | None = None, session_id: str | None = None) -> Intent:
-        """Where the next question is likely to go.
+        """Where the next question is likely to go; `session` in the answer is whose it is.
 
-        `history` are questions or messages, oldest first; None: those that the session has been asked. Raises
-        SettingError where neither a session is named nor one has answered.
+        `history` are questions or messages, oldest first; None: those that the session has been asked.
         """
         return self.post("/v1/rtls/intent", body=self._of_session(session_id, history), cast_to=Intent)
 
