@@ -15,6 +15,7 @@ from zerolayer.errors import QuestionTooLongError, StoreFullError
 from zerolayer.execution.codecs import codec_of, get_codec
 from zerolayer.execution.layout import FREE
 from zerolayer.execution.tiers import DiskTier, HostTier, TierHierarchy
+from zerolayer.keeping import forget
 from zerolayer.perception.recall import Signals
 from zerolayer.recalling import NEEDED_BLOCKS, NEEDED_MATCH
 from zerolayer.scheduler import Scheduler
@@ -362,7 +363,7 @@ def test_kept_turns_become_blocks_and_can_be_forgotten(policy, tmp_path):
         assert kept + len(scheduler.working_set.pending) == asked
         assert len(scheduler.executor.ids) == len(scheduler.table)
     assert len(scheduler.table) > BLOCKS + 6
-    scheduler.working_set.forget_conversation()
+    forget(scheduler.working_set)
     assert not any(key in scheduler.executor.tiers for key in scheduler.executor.ids[BLOCKS:])
     assert all(key in scheduler.executor.tiers for key in scheduler.executor.ids[:BLOCKS])
 

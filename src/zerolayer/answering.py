@@ -51,6 +51,11 @@ class Decoding:
     kept_rows: int = 0
     cut_short: bool = False  # set here: the device budget had no room for more of the answer
 
+    @property
+    def reserved(self) -> int:
+        """Tokens that have a place before the answer starts."""
+        return self.limit if self.reserve is None else min(self.limit, self.reserve)
+
 
 class Answering:
     """One answer in the making."""

@@ -12,20 +12,20 @@ deleted then, and the tokens computed twice are counted as recomputed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from xxhash import xxh3_128_hexdigest
 
-from zerolayer.answering import FAULT_ROOM, Attended
+from zerolayer.answering import FAULT_ROOM, Attended, Decoding
 from zerolayer.core import FloatArray, Plan
 from zerolayer.decision.policies.lru import LruPolicy
 from zerolayer.execution.tiers import TierHierarchy
 from zerolayer.perception.dense import encode_blocks
 from zerolayer.perception.recall import Signals, fuse
-from zerolayer.scheduler import Scheduler, TurnResult
+from zerolayer.scheduler import Scheduler, TurnResult, TurnSteps
 from zerolayer.working_set import SchedulerSettings, chained_id, knit_id
 
 if TYPE_CHECKING:
@@ -126,30 +126,32 @@ class EarlyReader:
         """Document blocks that have been computed early and are stored so."""
         return {block for form, block in self.forms.items() if form in self._tiers}
 
-    def turn(
-        self,
-        question_ids: Sequence[int],
-        signals: Signals,
-        on_token: Callable[[int], None] | None = None,
-        max_new_tokens: int | None = None,
-        history: Sequence[int] = (),
-    ) -> TurnResult:
+    def turn_steps(
+        self, question_ids: Sequence[int], signals: Signals, decoding: Decoding, history: Sequence[int] = ()
+    ) -> TurnSteps:
         """Compute what the question points at, then answer; indices of the result are the document's.
 
-        `history` are the tokens of the conversation so far. Raises QuestionTooLongError, BudgetError.
+        Steps as in `Scheduler.turn_steps`; `history` are the tokens of the conversation so far. Raises
+        QuestionTooLongError, BudgetError.
         """
         started = time.perf_counter()
         settings = self._settings
-        limit = max_new_tokens or settings.max_new_tokens
         match = fuse(signals, np.zeros(len(self._ids), dtype=np.float32))
-        tail = -(-(len(history) + len(question_ids) + limit) // settings.block_tokens) + FAULT_ROOM
+        said, width = len(history) + len(question_ids), settings.block_tokens
+        tail = -(-(said + decoding.reserved) // width) + FAULT_ROOM
         room = settings.slots - settings.sink_blocks - tail
         selection = self._select(match, max(1, min(EARLY_BLOCKS, room)), history)
-        scheduler = self._scheduler(selection, tail)
-        computed, again = self._read(scheduler, selection)
-        spent = time.perf_counter() - started
-        words = Signals(match[self._in_document(selection)])
-        result = scheduler.turn(question_ids, words.padded(len(selection.blocks)), on_token, limit)
+        scheduler = self._scheduler(selection, -(-(said + decoding.limit) // width) + FAULT_ROOM)
+        try:
+            computed, again = yield from self._read(scheduler, selection)
+            spent = time.perf_counter() - started
+            words = Signals(match[self._in_document(selection)])
+            # What is kept of an early turn is its tokens: the document's own scheduler computes them later.
+            result = yield from scheduler.turn_steps(
+                question_ids, words.padded(len(selection.blocks)), decoding, keeping=False
+            )
+        finally:
+            scheduler.arena.release()
         result.metrics.prefilled_document_tokens = computed
         result.metrics.recomputed_tokens += again
         result.metrics.recall_s += spent
@@ -200,7 +202,9 @@ class EarlyReader:
         scheduler.working_set.pending = list(selection.pending)
         return scheduler
 
-    def _read(self, scheduler: Scheduler, selection: Selection) -> tuple[int, int]:
+    def _read(
+        self, scheduler: Scheduler, selection: Selection
+    ) -> Generator[int | None, None, tuple[int, int]]:
         """Compute what is not stored of the selection; returns tokens computed, and how many of them again."""
         ws, width = scheduler.working_set, self._settings.block_tokens
         had = self.computed_blocks()
@@ -211,8 +215,9 @@ class EarlyReader:
         # All of it comes in sight, also what restore would leave to recall: what follows is computed in its sight.
         absent = tuple(block for block in range(done) if not ws.table.resident[block])
         ws.bring(Plan(load=absent, reason="a selection that is stored"), range(done), reserve=0)
+        yield None
         while scheduler.read_chunk():
-            pass
+            yield None
         fresh = self._in_document(selection)[done:]
         again = sum(block in had or self._stored(block) for block in fresh) * width
         self.computed_tokens += len(fresh) * width
@@ -236,4 +241,6 @@ class EarlyReader:
             [blocks[b] for b in result.used],
             result.metrics,
             result.log,
+            result.loads,
+            result.p0_access_ns,
         )

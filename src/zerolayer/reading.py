@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from zerolayer.answering import Decoding
 from zerolayer.core import ReadProgress
 from zerolayer.early import EarlyReader
 from zerolayer.execution.tiers import SessionInfo, SessionStore, TierHierarchy
+from zerolayer.keeping import adopt, forget
 from zerolayer.perception.recall import Signals
-from zerolayer.scheduler import Scheduler, TurnResult
+from zerolayer.scheduler import Scheduler, TurnSteps
 from zerolayer.working_set import SchedulerSettings
 
 if TYPE_CHECKING:
@@ -91,6 +93,11 @@ class Reader:
             self._restored = False
         return self._scheduler
 
+    @property
+    def has_scheduler(self) -> bool:
+        """Whether the document has a scheduler now, with an arena or waiting for one."""
+        return self._scheduler is not None
+
     def report(self) -> ReadReport:
         """How far reading has come."""
         early = self.early
@@ -146,31 +153,55 @@ class Reader:
             tell()
         self._again += scheduler.executor.recomputed_tokens - repaired
         self._seconds = before + time.perf_counter() - started
-        self._info = replace(self._info, tokens_total=total, last_used=time.time())
-        self._store.save(self._info)
+        if self.finished:
+            self._info = replace(self._info, tokens_total=total, last_used=time.time())
+            self._store.save(self._info)
         return self.report()
 
-    def early_turn(
-        self,
-        question_ids: Sequence[int],
-        signals: Signals,
-        on_token: Callable[[int], None] | None,
-        max_new_tokens: int | None,
-        keep: bool,
-    ) -> TurnResult:
-        """Answer from what the question points at. Raises as `EarlyReader.turn`."""
-        self._scheduler = None
+    def early_turn_steps(
+        self, question_ids: Sequence[int], signals: Signals, decoding: Decoding
+    ) -> TurnSteps:
+        """Answer from what the question points at. Raises as `EarlyReader.turn_steps`."""
+        self.give_up_arena()
         history = [token for turn in self._history for token in turn]
-        result = self.early.turn(question_ids, signals, on_token, max_new_tokens, history)
-        if keep:
-            self._history.append([*question_ids, *result.token_ids])
+        result = yield from self.early.turn_steps(question_ids, signals, decoding, history)
+        if decoding.keep:
+            kept = result.token_ids if decoding.kept_ids is None else decoding.kept_ids
+            self._history.append([*question_ids, *kept])
         return result
+
+    def give_up_arena(self) -> None:
+        """Free the device memory of the document's scheduler; what it needs is loaded when it is next used."""
+        if self._scheduler is not None:
+            self._scheduler.working_set.release()
+            if (
+                not self.finished
+            ):  # reading on needs its window: it starts from storage, as after an interruption
+                self._scheduler = None
+
+    @property
+    def said(self) -> list[int]:
+        """Tokens of the kept turns, in order."""
+        early = [token for turn in self._history for token in turn]
+        if self._scheduler is None:
+            return early
+        ws = self._scheduler.working_set
+        return [*ws.tokens[ws.document_blocks * self._width :].tolist(), *ws.pending, *early]
+
+    def remember(self, token_ids: Sequence[int]) -> None:
+        """A turn from before the document is read: its tokens are computed when they are needed."""
+        self._history.append(list(token_ids))
+
+    def adopt(self, token_ids: Sequence[int], block_ids: Sequence[str]) -> None:
+        """Take over kept turns, once the document is read; see `keeping.adopt`."""
+        self.scheduler.attach()
+        adopt(self.scheduler.working_set, token_ids, block_ids)
 
     def forget_conversation(self) -> None:
         """Drop the kept turns from the tiers: what persists is the document, and early forms until it is read."""
         self.early.forget(self._blocks)
         if self._scheduler is not None:
-            self._scheduler.working_set.forget_conversation()
+            forget(self._scheduler.working_set)
 
     def _finish(self) -> None:
         """The document is read: early forms go, and what was said meanwhile is kept behind the document."""

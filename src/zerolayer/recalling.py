@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from zerolayer.answering import FAULT_ROOM, Decoding
-from zerolayer.core import Plan, TurnMetrics
+from zerolayer.core import BoolArray, FloatArray, Plan, TurnMetrics
 from zerolayer.decision import planner
 from zerolayer.errors import BudgetError, QuestionTooLongError
 from zerolayer.perception.recall import Signals, fuse
@@ -32,13 +32,16 @@ class Recaller:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._fault_room = 0  # slots reserved for blocks that the running answer asks for
+        self._attention: FloatArray = np.zeros(
+            0, dtype=np.float32
+        )  # [blocks] that the question may pay to each block
 
     def recall(
         self, question_ids: Sequence[int], signals: Signals, decoding: Decoding, metrics: TurnMetrics
     ) -> Plan:
         """Observe the question, decide, execute: afterwards what the answer is to see is in sight."""
         ws, table, settings = self._scheduler.working_set, self._scheduler.table, self._scheduler.settings
-        max_new_tokens = min(decoding.limit, decoding.limit if decoding.reserve is None else decoding.reserve)
+        max_new_tokens = decoding.reserved
         reserve = -(-(len(question_ids) + max_new_tokens) // settings.block_tokens)
         room = settings.slots - settings.sink_blocks - 1
         if reserve > room:
@@ -50,7 +53,8 @@ class Recaller:
         self._fault_room = min(FAULT_ROOM, room - reserve)
         reserve += self._fault_room
         queries = self._scheduler.engine.question_queries(ws.tokens_of(0).tolist(), question_ids)
-        table.match[:] = fuse(signals.padded(len(table)), ws.bounds.score(queries))
+        self._attention = ws.bounds.score(queries)
+        table.match[:] = fuse(signals.padded(len(table)), self._attention)
         table.match[: settings.sink_blocks] = 0.0
         knit_tokens = int(settings.knit_share * settings.attend_blocks * settings.block_tokens)
         plan = planner.plan_turn(self._scheduler.policy, table, reserve, knit_tokens)
@@ -68,6 +72,16 @@ class Recaller:
             metrics.fault_blocks += len(fault.load)
             metrics.evicted_blocks += len(fault.evict)
         return plan
+
+    def share_of_attention(self, resident: BoolArray) -> float:
+        """Share of the question's attention on the document that may fall on `resident` [blocks], sinks left out.
+
+        By the bounds of the blocks' keys: an estimate while it runs, where there is no reference run to compare with.
+        """
+        attention = self._attention.copy()
+        attention[: self._scheduler.settings.sink_blocks] = 0.0
+        total = float(attention.sum())
+        return float(attention[resident].sum()) / total if total > 0 else 1.0
 
     def room_for_token(self, metrics: TurnMetrics) -> bool:
         """Whether the tail has room for one more token, which blocks out of sight make if need be.

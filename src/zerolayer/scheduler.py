@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from zerolayer.answering import Answering, Attended, Decoding
+from zerolayer.books import LoadCounts, p0_access_ns
 from zerolayer.core import BlockTable, FloatArray, Grade, Plan, Tier, TurnMetrics
 from zerolayer.decision import planner
 from zerolayer.decision.policy import GradingPolicy, Policy
@@ -21,6 +22,7 @@ from zerolayer.execution.arena import Arena
 from zerolayer.execution.executor import Executor
 from zerolayer.execution.isa import Outcome
 from zerolayer.execution.tiers import TierHierarchy
+from zerolayer.keeping import keep_tail
 from zerolayer.learning.traces import demand_set
 from zerolayer.perception.heatmap import HeatMap
 from zerolayer.perception.recall import Signals
@@ -44,19 +46,26 @@ class TurnResult:
     used: list[int]
     metrics: TurnMetrics
     log: list[Outcome] = field(default_factory=list)
+    loads: LoadCounts = field(default_factory=LoadCounts)  # since the turn before
+    p0_access_ns: list[int] = field(default_factory=list)  # of each block that was P0 when the turn began
 
 
 TurnSteps = Generator[int | None, None, TurnResult]
 """A turn in steps: yields tokens, and None where others may take their turn; returns the turn's result."""
 
 
-def finish(steps: TurnSteps, on_token: Callable[[int], None] | None = None) -> TurnResult:
-    """Run a turn to its end; `on_token` hears its tokens."""
+Result = TypeVar("Result")
+
+
+def finish(
+    steps: Generator[int | None, None, Result], on_token: Callable[[int], None] | None = None
+) -> Result:
+    """Run steps to their end; `on_token` hears the tokens."""
     while True:
         try:
             token = next(steps)
         except StopIteration as end:
-            result: TurnResult = end.value
+            result: Result = end.value
             return result
         if token is not None and on_token is not None:
             on_token(token)
@@ -105,11 +114,16 @@ class Scheduler:
         tokens = ws.tokens[: count * settings.block_tokens].tolist()
         return Scheduler(self.engine, ws.executor.tiers, policy, tokens, ws.document_ids[:count], settings)
 
+    def attach(self) -> None:
+        """Have the engine work on this arena, which takes its memory again if it had given it back."""
+        self.engine.attach(self.arena)
+        self.working_set.renew()
+
     # Reading
 
     def restore(self) -> int:
         """Start from storage; returns the number of leading blocks that need no prefill."""
-        self.engine.attach(self.arena)
+        self.attach()
         ws, settings = self.working_set, self.settings
         done = ws.restore()
         resident = [block for block in range(settings.sink_blocks) if block < done]
@@ -124,7 +138,7 @@ class Scheduler:
 
     def read_chunk(self) -> int:
         """Prefill the next chunk over sinks and window, write it behind; returns its tokens (0 when done)."""
-        self.engine.attach(self.arena)
+        self.attach()
         ws = self.working_set
         count = min(ws.chunk_blocks, len(ws.table) - ws.done)
         if count <= 0:
@@ -150,37 +164,43 @@ class Scheduler:
         decoding = Decoding(max_new_tokens or self.settings.max_new_tokens, forced=forced, keep=keep)
         return finish(self.turn_steps(question_ids, signals, decoding), on_token)
 
-    def turn_steps(self, question_ids: Sequence[int], signals: Signals, decoding: Decoding) -> TurnSteps:
+    def turn_steps(
+        self, question_ids: Sequence[int], signals: Signals, decoding: Decoding, keeping: bool = True
+    ) -> TurnSteps:
         """As `turn`, in steps between which the engine may serve others: yields the answer's tokens.
 
         None is a pause before the first of them. A turn that is given up half-way (`close`) leaves the session as
         after its last turn, with other blocks on the device.
         """
         ws, started = self.working_set, time.perf_counter()
-        self.engine.attach(self.arena)
+        self.attach()
         ws.log = []
         metrics = TurnMetrics(
             policy=self.policy.name, turn=self.table.turn, question_tokens=len(question_ids)
         )
         repaired = (self.executor.corrupt_blocks, self.executor.recomputed_tokens)
+        graded, there = self.table.grade.copy(), self.table.resident.copy()
         tail_ids = [*ws.pending, *question_ids]  # what of the last turn filled no block is computed again
         try:
             plan = self.recaller.recall(tail_ids, signals, decoding, metrics)
             yield None
             self.engine.attach(self.arena)
             metrics.recall_s = time.perf_counter() - started
+            p0_access = p0_access_ns(graded, there, self.arena, ws.log, self.executor.space)
             metrics.knit_tokens = ws.knit_in_sight(plan.knit)
             metrics.knit_s = time.perf_counter() - started - metrics.recall_s
-            match = self.table.match.copy()
+            match, there = self.table.match.copy(), self.table.resident.copy()
+            metrics.effective_context_utilization = self.recaller.share_of_attention(there)
             yield None
             self.engine.attach(self.arena)
             answer = Answering(self, tail_ids, started, metrics)
             yield from answer.steps(decoding)
-            if decoding.keep:
+            if decoding.keep and keeping:
                 self._keep(tail_ids, answer.token_ids, decoding)
         finally:
             self.arena.drop_tail()
         mass, used = self._learn(answer.attended)
+        loads = ws.loads.end_turn(used, np.pad(there, (0, len(self.table) - len(there))))
         self.heat.end_turn()
         ws.keep_near(self.heat.hottest_slots(self.arena.occupant, self.settings.pin_blocks))
         self.prefetcher.settle(used, metrics)
@@ -189,7 +209,8 @@ class Scheduler:
         metrics.recomputed_tokens += len(tail_ids) - len(question_ids)
         after_turn(self, metrics)
         self._report(metrics)
-        return TurnResult(answer.token_ids, answer.attended, match, mass, used, metrics, ws.log)
+        attended, log = answer.attended, ws.log
+        return TurnResult(answer.token_ids, attended, match, mass, used, metrics, log, loads, p0_access)
 
     def _keep(self, question_ids: Sequence[int], answer_ids: Sequence[int], decoding: Decoding) -> None:
         """Keep the turn, and of its answer what is to be kept."""
@@ -198,7 +219,7 @@ class Scheduler:
             unkept = len(answer_ids) - decoding.kept_rows
             answer_ids = decoding.kept_ids
             self.arena.rows = max(self.arena.in_sight * self.settings.block_tokens, self.arena.rows - unkept)
-        ws.keep_tail([*question_ids, *answer_ids])
+        keep_tail(ws, [*question_ids, *answer_ids])
 
     def _learn(self, attended: Attended) -> tuple[FloatArray, list[int]]:
         """Close the turn: which blocks carried the answer, told to table and policy."""

@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from xxhash import xxh3_128_hexdigest
 
-from zerolayer.answering import FAULT_ROOM
-from zerolayer.config import Settings, cache_dir, parse_budget, parse_size
-from zerolayer.core import KEY_FEATURES, Answer, FloatArray, ReadProgress
+from zerolayer.answering import FAULT_ROOM, Decoding
+from zerolayer.config import Settings, cache_dir, parse_size
+from zerolayer.core import KEY_FEATURES, Answer, ReadProgress
 from zerolayer.decision.grading import Thresholds
-from zerolayer.decision.policy import GradingPolicy
+from zerolayer.decision.policy import GradingPolicy, Policy
 from zerolayer.decision.registry import create_policy
 from zerolayer.documents import read_documents
 from zerolayer.documents.document import Document
-from zerolayer.documents.stream import DocumentStream, build_stream, prompt_frame
-from zerolayer.early import ShortlistVectors
-from zerolayer.errors import BudgetError, SettingError
+from zerolayer.documents.stream import DocumentStream, PromptFrame, build_stream, prompt_frame
+from zerolayer.errors import SettingError
 from zerolayer.execution.tiers import HostTier, SessionInfo, SessionStore, TierHierarchy
+from zerolayer.indexing import DocumentIndex
 from zerolayer.learning.calibrate_files import persistence_for
-from zerolayer.perception.block_features import document_features, language_of
 from zerolayer.perception.citations import cite
-from zerolayer.perception.dense import encode_blocks
-from zerolayer.perception.intent import AskedTurn, IntentForecast, IntentModel, NextNeed
-from zerolayer.perception.lexical import LexicalIndex
+from zerolayer.perception.intent import AskedTurn, IntentForecast, NextNeed
 from zerolayer.perception.recall import Signals
 from zerolayer.perception.retrieval_heads import retrieval_heads
+from zerolayer.pieces import TextPieces
 from zerolayer.prefetching import PrefetchReport
 from zerolayer.reading import Reader, ReadReport
-from zerolayer.scheduler import Scheduler, TurnResult
+from zerolayer.scheduler import Scheduler, TurnResult, finish
+from zerolayer.sizes import QUESTION_TOKENS, scheduler_settings
 from zerolayer.snapshot import SNAPSHOT_NAME, save_snapshot
 from zerolayer.working_set import SchedulerSettings
 
@@ -42,15 +40,21 @@ if TYPE_CHECKING:
     from zerolayer.engines.hf.engine import HFEngine
     from zerolayer.perception.dense import SentenceEncoder
 
-AUTO_SHARE = "10%"
-AUTO_LEAST_TOKENS = 2048
-"""A device budget of `auto` is this share of the document's full KV, and at least this many tokens."""
-
 INTENT_PLACES = 4
 """Of the blocks that an answer used, this many say where in the document it was: those that match best."""
 
-QUESTION_TOKENS = 64
-"""Room for a question of ordinary length, when the smallest budget is worked out."""
+AnswerSteps = Generator[int | None, None, tuple[Answer, TurnResult]]
+"""An answer in steps: yields its tokens, and None where others may take their turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDocuments:
+    """Documents as a session takes them: their stream, what is known of it, and where it is stored."""
+
+    stream: DocumentStream
+    frame: PromptFrame
+    info: SessionInfo
+    index: DocumentIndex
 
 
 class Session:
@@ -59,45 +63,57 @@ class Session:
     def __init__(
         self,
         engine: HFEngine,
-        stream: DocumentStream,
+        documents: OpenDocuments,
         store: SessionStore,
-        info: SessionInfo,
         settings: Settings,
-        encoder: SentenceEncoder | None = None,
+        sizes: SchedulerSettings,
+        host: HostTier | None = None,
     ) -> None:
-        self.engine, self.stream, self.settings = engine, stream, settings
-        self._store, self._info, self._encoder = store, info, encoder
-        self._frame = prompt_frame(engine.tokenizer)
-        disk = store.open(info)
-        tiers = TierHierarchy(
-            HostTier(parse_size(settings.host_budget, "host budget")),
+        """`host` may be shared by several sessions; None: one of its own, as large as settings allow."""
+        self.engine, self.settings, self.stream = engine, settings, documents.stream
+        self.index, self._frame = documents.index, documents.frame
+        self._store, self._info = store, documents.info
+        disk = store.open(self._info)
+        self.tiers = TierHierarchy(
+            host or HostTier(parse_size(settings.host_budget, "host budget")),
             disk,
-            lambda needed: store.reserve(needed, keep={info.id}),
+            lambda needed: store.reserve(needed, keep={documents.info.id}),
         )
-        self._policy = create_policy(settings.policy)
-        sizes = _scheduler_settings(settings, engine, len(stream.token_ids))
-        self._reader = Reader(
-            engine, stream, tiers, store, info, sizes, lambda: self._new_scheduler(tiers, sizes)
-        )
-        spans = [(block.char_start, block.char_end) for block in stream.blocks]
-        self._lexical = LexicalIndex(stream.text, spans)
-        self._shortlist = ShortlistVectors(encoder, stream.text, spans) if encoder is not None else None
-        self._features = document_features(stream.text, spans, self._lexical)
-        if isinstance(self._policy, GradingPolicy):
-            fit = persistence_for(engine.fingerprint, language_of(stream.text))
-            self._policy.use_persistence(fit)
+        self._policy = self._prepared(create_policy(settings.policy))
+        self.sizes = sizes
+        self._reader = Reader(engine, self.stream, self.tiers, store, self._info, sizes, self._new_scheduler)
         self._heads = retrieval_heads(engine.fingerprint, engine.geometry.layers, engine.heads)
-        self._vectors: FloatArray | None = None
         self._kept = False  # a conversation has begun
         self._asked: list[AskedTurn] = []
-        self._intent: IntentModel | None = None
 
-    def _new_scheduler(self, tiers: TierHierarchy, sizes: SchedulerSettings) -> Scheduler:
+    def _prepared(self, policy: Policy) -> Policy:
+        """A policy with the calibrated persistence of this model and language, where there is one."""
+        if isinstance(policy, GradingPolicy):
+            policy.use_persistence(persistence_for(self.engine.fingerprint, self.index.language))
+        return policy
+
+    def _new_scheduler(self) -> Scheduler:
         stream = self.stream
         ids = [block.id for block in stream.blocks]
-        scheduler = Scheduler(self.engine, tiers, self._policy, stream.token_ids, ids, sizes)
-        scheduler.table.features[:, len(KEY_FEATURES) :] = self._features
+        scheduler = Scheduler(self.engine, self.tiers, self._policy, stream.token_ids, ids, self.sizes)
+        scheduler.table.features[:, len(KEY_FEATURES) :] = self.index.features
         return scheduler
+
+    @property
+    def id(self) -> str:
+        """Under which the documents are stored."""
+        return self._info.id
+
+    @property
+    def policy(self) -> Policy:
+        """Who decides."""
+        return self._policy
+
+    def use_policy(self, policy: Policy) -> None:
+        """Have another policy decide from now on. What the one before had learned stays with it."""
+        self._policy = self._prepared(policy)
+        if self._reader.has_scheduler:
+            self.scheduler.policy = self._policy
 
     @property
     def scheduler(self) -> Scheduler:
@@ -125,7 +141,7 @@ class Session:
         until: Callable[[], bool] | None = None,
     ) -> ReadReport:
         """Read what storage does not hold yet, as long as `until` is false. Stops and resumes at block granularity."""
-        return self._reader.read(on_progress, until, prepare=self._encode)
+        return self._reader.read(on_progress, until, prepare=self.index.encode)
 
     @property
     def read_report(self) -> ReadReport:
@@ -154,36 +170,88 @@ class Session:
         max_new_tokens: int | None = None,
     ) -> tuple[Answer, TurnResult]:
         """As `ask`, with all that was observed: attention, match, instructions."""
-        pieces = TextPieces(self.engine.tokenizer, on_text)
-        early = self.answers_early
-        if not early and not self._reader.finished:
+        if not self.answers_early and not self._reader.finished:
             self.read()
-        turn = self._reader.early_turn if early else self.scheduler.turn
-        result = turn(
-            self.question_ids(question), self.signals(question), pieces.add, max_new_tokens, keep=keep
-        )
-        self._kept = self._kept or keep
+        pieces = TextPieces(self.engine.tokenizer, on_text)
+        decoding = Decoding(max_new_tokens or self.settings.max_new_tokens, keep=keep)
+        return finish(self.answer_steps(question, decoding, pieces), pieces.add)
+
+    def answer_steps(
+        self, question: str, decoding: Decoding, pieces: TextPieces, begun: str = ""
+    ) -> AnswerSteps:
+        """As `answer`, in steps, of a document that has been read or is answered early.
+
+        Whoever takes the steps adds each token to `pieces`. `begun` is how the answer begins, where that is given.
+        """
+        early = self.answers_early
+        turn = self._reader.early_turn_steps if early else self.scheduler.turn_steps
+        ids = [*self.question_ids(question), *self._ids(begun)]
+        result = yield from turn(ids, self.index.signals(question), decoding)
+        self._kept = self._kept or decoding.keep
         if not early:  # an early answer has an arena of its own
             path = self._store.directory(self._info.id) / SNAPSHOT_NAME
             save_snapshot(path, self.scheduler, self.stream.blocks, result.metrics)
         citations = cite(self.stream, result.attended, result.match, self._heads)
-        text = pieces.finish()
-        places = sorted(result.used, key=lambda block: -float(result.match[block]))
-        inside = [block for block in places if block < len(self.stream.blocks)][:INTENT_PLACES]
-        self._asked.append(AskedTurn(question, tuple(inside), text))
+        text = begun + pieces.finish()
+        self.note_asked(question, text, result)
         return Answer(question, text, citations, result.metrics, early), result
+
+    def note_asked(self, question: str, answer: str, result: TurnResult | None = None) -> None:
+        """A turn of the past, for the forecast of the next one: with the places that its answer used, where known."""
+        inside: list[int] | None = None
+        if result is not None:
+            places = sorted(result.used, key=lambda block: -float(result.match[block]))
+            inside = [block for block in places if block < len(self.stream.blocks)][:INTENT_PLACES]
+        self._asked.append(AskedTurn(question, None if inside is None else tuple(inside), answer))
+
+    def replay_steps(self, question: str, answer: str) -> Generator[None, None, int]:
+        """Keep a turn that was answered elsewhere, in steps; returns its tokens, which are computed again.
+
+        Before the document is read they are only remembered, and computed with the next question.
+        """
+        ids = [*self.question_ids(question), *self._ids(answer)]
+        self._kept = True
+        self.note_asked(question, answer)
+        if not self._reader.finished:
+            self._reader.remember(ids)
+            return len(ids)
+        sizes, nothing = self.sizes, Signals(np.zeros(len(self.stream.blocks), dtype=np.float32))
+        room = (sizes.slots - sizes.sink_blocks - 3) * sizes.block_tokens // 2
+        step = max(sizes.block_tokens, min(sizes.chunk_tokens, room))
+        for first in range(0, len(ids), step):
+            decoding = Decoding(1, forced=[], keep=True)
+            for _ in self.scheduler.turn_steps(ids[first : first + step], nothing, decoding):
+                yield None
+        return len(ids)
+
+    def kept_turns(self) -> tuple[list[int], list[str]]:
+        """Tokens of the kept turns, and the ids of the blocks that hold the first of them."""
+        if not self._reader.has_scheduler:
+            return self._reader.said, []
+        ws = self.scheduler.working_set
+        return self._reader.said, ws.executor.ids[ws.document_blocks :]
+
+    def adopt(self, token_ids: Sequence[int], block_ids: Sequence[str]) -> None:
+        """Take over turns that another session kept behind the same document, which has been read."""
+        self._reader.adopt(token_ids, block_ids)
+        self._kept = True
+
+    def park(self) -> None:
+        """Give the device memory back until the next question; everything is in the tiers."""
+        self._reader.give_up_arena()
+
+    @property
+    def device_bytes(self) -> int:
+        """Device memory that this session holds now."""
+        return self.scheduler.arena.nbytes if self._reader.has_scheduler else 0
 
     def forecast_intent(self, history: Sequence[str] | None = None) -> IntentForecast:
         """Where the next question is likely to go, and the entropy of that forecast.
 
         `history` are questions, oldest first; None: those of this session, with the blocks their answers used.
         """
-        if self._intent is None:
-            spans = [(block.char_start, block.char_end) for block in self.stream.blocks]
-            pages = [(block.page_first, block.page_last) for block in self.stream.blocks]
-            self._intent = IntentModel(self.stream.text, spans, pages, self._lexical)
         turns = self._asked if history is None else [AskedTurn(question) for question in history]
-        return self._intent.forecast(turns)
+        return self.index.forecast(turns)
 
     def predict_next_intent(self, history: Sequence[str] | None = None) -> tuple[NextNeed, ...]:
         """The three most likely needs of the next question, best first; their probabilities sum to at most 1.
@@ -198,6 +266,7 @@ class Session:
         Nothing leaves the device for it. Raises StoreFullError.
         """
         forecast = self.forecast_intent(history)
+        self.scheduler.attach()
         mass = forecast.block_probability
         blocks = sorted((b for need in forecast.needs for b in need.blocks), key=lambda b: -float(mass[b]))
         reserve = -(-(QUESTION_TOKENS + self.settings.max_new_tokens) // self.settings.block_tokens)
@@ -219,41 +288,23 @@ class Session:
 
     def question_ids(self, question: str) -> list[int]:
         """Tokens of a question in the model's chat template, up to where its answer begins."""
-        framed = self._frame.follow_up(question) if self._kept else self._frame.question(question)
-        ids: list[int] = self.engine.tokenizer(framed, add_special_tokens=False)["input_ids"]
+        return self._ids(self._frame.follow_up(question) if self._kept else self._frame.question(question))
+
+    def _ids(self, text: str) -> list[int]:
+        ids: list[int] = self.engine.tokenizer(text, add_special_tokens=False)["input_ids"] if text else []
         return ids
 
     def signals(self, question: str) -> Signals:
         """What the question's words and meaning point at, [blocks] each, before any key is looked at."""
-        words, dense = self._lexical.signals(question), None
-        if self._vectors is not None and self._encoder is not None:
-            dense = self._vectors @ self._encoder.encode([question])[0]
-        elif self._shortlist is not None:
-            dense = self._shortlist.cosines(question, words.words)
-        return replace(words, meaning=dense)
+        return self.index.signals(question)
 
-    def _encode(self) -> None:
-        """Sentence vectors of the blocks, computed once per document and kept beside its blocks."""
-        if self._encoder is None or self._vectors is not None:
-            return
-        path = cache_dir() / "vectors" / f"{self._info.id}-{self._encoder.name}-3.npy"
-        if path.is_file():
-            vectors: FloatArray = np.load(path)
-            if len(vectors) == len(self.stream.blocks):
-                self._vectors = vectors
-                return
-        spans = [(block.char_start, block.char_end) for block in self.stream.blocks]
-        vectors = encode_blocks(self._encoder, self.stream.text, spans)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{time.time_ns()}.tmp")
-        with temporary.open("wb") as stream:
-            np.save(stream, vectors)
-        temporary.replace(path)
-        self._vectors = vectors
+    def close(self, forget: bool = True) -> None:
+        """Give the stored session free for others; of the documents nothing is lost.
 
-    def close(self) -> None:
-        """Give the stored session free for others; nothing is lost."""
-        self._reader.forget_conversation()
+        The conversation's blocks are deleted, unless `forget` is False.
+        """
+        if forget:
+            self._reader.forget_conversation()
         self._store.close(self._info.id)
 
     def __enter__(self) -> Self:
@@ -263,36 +314,6 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class TextPieces:
-    """Turns token ids into text as they come: a piece is given out once, when it can no longer change."""
-
-    def __init__(self, tokenizer: Any, on_text: Callable[[str], None] | None) -> None:
-        self._tokenizer, self._on_text = tokenizer, on_text
-        self._ids: list[int] = []
-        self._given = 0
-
-    def add(self, token: int) -> None:
-        """Take in a token; what it settles is given out."""
-        self._ids.append(token)
-        text = self._text()
-        if not text.endswith("\ufffd"):  # half a character: the next token completes it
-            self._give(text)
-
-    def finish(self) -> str:
-        """The whole text; gives out what is left."""
-        text = self._text()
-        self._give(text)
-        return text.strip()
-
-    def _text(self) -> str:
-        return str(self._tokenizer.decode(self._ids, skip_special_tokens=True))
-
-    def _give(self, text: str) -> None:
-        if self._on_text is not None and len(text) > self._given:
-            self._on_text(text[self._given :])
-        self._given = max(self._given, len(text))
 
 
 def open_session(paths: Sequence[Path], settings: Settings) -> Session:
@@ -307,17 +328,25 @@ def open_session(paths: Sequence[Path], settings: Settings) -> Session:
     return session_of(documents, load_engine(settings), settings, load_encoder(settings))
 
 
-def session_of(
+def open_documents(
     documents: Sequence[Document],
     engine: HFEngine,
     settings: Settings,
     encoder: SentenceEncoder | None = None,
-) -> Session:
-    """A session of documents and a model that are loaded already."""
-    width = settings.block_tokens
+    *,
+    frame: PromptFrame | None = None,
+    salt: str = "",
+    titled: Sequence[bool] | None = None,
+) -> OpenDocuments:
+    """Documents that are loaded already, cut into blocks and indexed.
+
+    `frame` is the prompt around them; `salt` keeps their KV apart from that of others with equal documents.
+    """
+    width, frame = settings.block_tokens, frame or prompt_frame(engine.tokenizer)
     # How KV is computed is part of every block's id: positions and neighbours shape keys and values.
-    provenance = xxh3_128_hexdigest(f"{engine.fingerprint}:{engine.dtype}:prefill-2:{width}".encode())
-    stream = build_stream(documents, engine.tokenizer, prompt_frame(engine.tokenizer), width, provenance)
+    provenance = f"{engine.fingerprint}:{engine.dtype}:prefill-2:{width}" + (f":{salt}" if salt else "")
+    seed = xxh3_128_hexdigest(provenance.encode())
+    stream = build_stream(documents, engine.tokenizer, frame, width, seed, titled)
     identity = xxh3_128_hexdigest(f"{stream.blocks[-1].id}:{settings.codec}".encode())
     info = SessionInfo(
         identity,
@@ -328,39 +357,17 @@ def session_of(
         len(stream.token_ids),
         block_ids=tuple(block.id for block in stream.blocks),
     )
+    return OpenDocuments(stream, frame, info, DocumentIndex(stream, identity, encoder))
+
+
+def session_of(
+    documents: Sequence[Document],
+    engine: HFEngine,
+    settings: Settings,
+    encoder: SentenceEncoder | None = None,
+) -> Session:
+    """A session of documents and a model that are loaded already."""
+    opened = open_documents(documents, engine, settings, encoder)
     store = SessionStore(cache_dir() / "sessions", parse_size(settings.disk_budget, "disk budget"))
-    return Session(engine, stream, store, info, settings, encoder)
-
-
-def _scheduler_settings(settings: Settings, engine: HFEngine, tokens: int) -> SchedulerSettings:
-    """Sizes from settings and model. Raises BudgetError when the smallest working set does not fit."""
-    width = settings.block_tokens
-    slot_bytes = width * engine.geometry.token_bytes
-    # The last question and its answer lie behind the document's blocks: a budget of 100 % includes them.
-    tail = -(-(QUESTION_TOKENS + settings.max_new_tokens) // width) + FAULT_ROOM
-    smallest = 3 + tail
-    full = tokens * engine.geometry.token_bytes
-    if settings.device_budget == "auto":
-        budget = max(parse_budget(AUTO_SHARE, full), AUTO_LEAST_TOKENS * engine.geometry.token_bytes)
-    else:
-        budget = parse_budget(settings.device_budget, full)
-    if budget >= full:
-        budget = max(full + tail * slot_bytes, smallest * slot_bytes)
-    slots = min(budget // slot_bytes, engine.window // width)
-    if slots < smallest:
-        raise BudgetError(
-            f"device budget {settings.device_budget} is {budget:,} bytes, room for {slots} blocks of {width} tokens; "
-            f"sinks, one block, a window of one block and {tail} blocks for question and answer need {smallest}; "
-            f"use at least --device-budget {-(-smallest * slot_bytes // 2**20)}MiB, or lower --max-new-tokens"
-        )
-    return SchedulerSettings(
-        slots=slots,
-        block_tokens=width,
-        chunk_tokens=settings.chunk_tokens,
-        codec=settings.codec,
-        knit_share=settings.knit_share,
-        attend_blocks=settings.attend_blocks,
-        max_new_tokens=settings.max_new_tokens,
-        heatmap_side=settings.heatmap_side,
-        pin_blocks=settings.pin_blocks,
-    )
+    sizes = scheduler_settings(settings, engine, len(opened.stream.token_ids))
+    return Session(engine, opened, store, settings, sizes)

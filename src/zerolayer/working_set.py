@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from xxhash import xxh3_128_hexdigest
 
+from zerolayer.books import BlockHistories, LoadBook
 from zerolayer.core import KEY_FEATURES, BlockTable, IntArray, Plan
 from zerolayer.errors import BlockCorruptError, BlockMissingError, BudgetError
 from zerolayer.execution import compiler
@@ -33,9 +34,6 @@ REPAIR_CONTEXT_BLOCKS = 8
 
 MOST_HOLES = 0.1
 """Stored streams with more missing blocks than this share are read again from the first hole on."""
-
-RECENT_SHARE = 8
-"""One slot in this many is kept for the latest blocks of a conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +92,28 @@ class WorkingSet:
         self.done = 0  # leading blocks that have been computed
         self.next_position = 0  # rotary position of the first token behind the blocks in sight
         self.pending: list[int] = []  # tokens of kept turns that do not fill a block
+        self.loads = LoadBook()
+        self.history = BlockHistories()
+        self.hinted: set[int] = set()
+        """Blocks that hints pin; `table.pinned` holds the sinks and a conversation's latest blocks as well."""
         self._knit_blocks: set[int] = set()
         self._near: set[int] = set()  # slots kept in the fastest cache
+
+    def release(self) -> None:
+        """Give the device memory back. Every block stays in the tiers, where it was written when it was computed."""
+        self.keep_near(())
+        self.loads.note(np.flatnonzero(self.table.resident).tolist(), ())
+        self.table.resident[:] = False
+        self.arena.release()
+        self._near.clear()
+
+    def renew(self) -> None:
+        """Take device memory again after `release`, and bring in what is pinned. Nothing to do where it was kept."""
+        if self.arena.nbytes:
+            return
+        self.arena.renew()
+        pinned = np.flatnonzero(self.table.pinned[: self.done]).tolist()
+        self.bring(Plan(load=tuple(pinned), reason="back on the device"), pinned, reserve=0)
 
     # What the executor asks of the engine
 
@@ -147,12 +165,12 @@ class WorkingSet:
         if held[:done].sum() < (1 - MOST_HOLES) * done:
             done = int(np.flatnonzero(~held)[0])
         for block in range(done):
-            if not self._restore_bounds(block):
+            if not self.restore_bounds(block):
                 self.executor.repair(block)
         self.done = done
         return done
 
-    def _restore_bounds(self, block: int) -> bool:
+    def restore_bounds(self, block: int) -> bool:
         try:
             summary = self.executor.tiers.get_summary(self.executor.ids[block])
         except (BlockMissingError, BlockCorruptError):
@@ -175,10 +193,10 @@ class WorkingSet:
         self.bring(plan, stay, reserve=count, keep_positions=fits)
         blocks = list(range(self.done, self.done + count))
         self.engine.append(np.concatenate([self.tokens_of(block) for block in blocks]), self.next_position)
-        self._claim(blocks)
+        self.claim(blocks)
         return count * width
 
-    def _claim(self, blocks: Sequence[int]) -> None:
+    def claim(self, blocks: Sequence[int]) -> None:
         """The tail's first rows are these blocks: they are in sight from now on, and written behind."""
         first_slot = self.arena.in_sight
         for block in blocks:
@@ -275,6 +293,7 @@ class WorkingSet:
         return len(wanted) * self.settings.block_tokens
 
     def _account(self, plan: Plan) -> None:
+        self.loads.note(plan.evict, plan.load)
         self.table.resident[list(plan.evict)] = False
         self.table.resident[list(plan.load)] = True
         self.table.touch(plan.load)
@@ -283,33 +302,10 @@ class WorkingSet:
         self._run(compiler.compile_compress(slots, self.executor.space, self.settings.codec))
 
     def _run(self, program: Program, positions: dict[int, int] | None = None) -> None:
-        self.log += self.executor.run(program, self.table, positions)
-
-    # Conversations
-
-    def keep_tail(self, token_ids: Sequence[int]) -> None:
-        """The whole blocks of the tail become blocks of the stream; the rest of its tokens is pending."""
-        table, width = self.table, self.settings.block_tokens
-        count = (self.arena.rows - self.arena.in_sight * width) // width
-        self.tokens = np.concatenate([self.tokens, np.asarray(token_ids[: count * width], dtype=np.int64)])
-        self.pending = list(token_ids[count * width :])
-        new = list(range(len(table), len(table) + count))
-        table.grow(count)
-        self.bounds.resize(len(table))
-        self.dispersion.resize(len(table))
-        for block in new:
-            self.executor.ids.append(chained_id(self.executor.ids[-1], self.tokens_of(block).tolist()))
-        self._claim(new)
-        # The conversation's latest blocks stay in sight; older ones compete with the document's.
-        recent = max(1, self.settings.slots // RECENT_SHARE)
-        table.pinned[new] = True
-        table.pinned[self.document_blocks : max(self.document_blocks, len(table) - recent)] = False
-
-    def forget_conversation(self) -> None:
-        """Drop the kept turns from the tiers: what persists is the document."""
-        for block_id in self.executor.ids[self.document_blocks :]:
-            if block_id in self.executor.tiers:
-                self.executor.tiers.delete(block_id)
+        before = self.arena.occupant.copy()
+        outcomes = self.executor.run(program, self.table, positions)
+        self.history.note(outcomes, before, self.executor.space, self.table.turn)
+        self.log += outcomes
 
     def forget_knits(self) -> None:
         """Drop knit blocks from the tiers and go back to the blocks as they were prefilled."""

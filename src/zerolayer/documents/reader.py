@@ -26,22 +26,29 @@ def read_document(path: str | Path) -> Document:
     Raises a DocumentError (its subclass says which) with the file and the fix.
     """
     path = Path(path)
-    data = _read_bytes(path)
+    return parse_document(_read_bytes(path), path.name, pdf=path.suffix.lower() == ".pdf")
+
+
+def parse_document(data: bytes, name: str, pdf: bool = False) -> Document:
+    """The document in the bytes of a file, as `read_document`; `name` is what people call it.
+
+    Whether it is a PDF is told by its first bytes, unless `pdf` says so.
+    """
     if not data.strip():
         raise EmptyDocumentError(
-            f"{path.name} is empty ({len(data)} bytes); give a .pdf, .txt or .md file with text"
+            f"{name} is empty ({len(data)} bytes); give a .pdf, .txt or .md file with text"
         )
-    # A PDF under another name is still a PDF; every other suffix is tried as text.
-    if path.suffix.lower() == ".pdf" or data.startswith(b"%PDF-"):
-        text, pages = _tile(normalise_pages(pdf_pages(data, path.name)))
+    # A PDF under another name is still a PDF; everything else is tried as text.
+    if pdf or data.startswith(b"%PDF-"):
+        text, pages = _tile(normalise_pages(pdf_pages(data, name)))
     else:
-        text = normalise(decode_text(data, path.name), keep_length=True)
+        text = normalise(decode_text(data, name), keep_length=True)
         text, pages = _split_pages(text) if "\f" in text else (text, _cut_pages(text))
     if not text.strip():
         raise EmptyDocumentError(
-            f"{path.name} holds nothing but white space; give a .pdf, .txt or .md file with text"
+            f"{name} holds nothing but white space; give a .pdf, .txt or .md file with text"
         )
-    return Document(name=path.name, text=text, pages=pages, sha256=hashlib.sha256(data).hexdigest())
+    return Document(name=name, text=text, pages=pages, sha256=hashlib.sha256(data).hexdigest())
 
 
 def read_documents(paths: Iterable[str | Path]) -> list[Document]:

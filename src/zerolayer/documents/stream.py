@@ -24,24 +24,50 @@ class PromptFrame:
     before: str
     after: str
     between: str  # from the end of an answer to the next question
+    asking: str = "\n\nQuestion: "  # between the document and the first question
 
     def question(self, text: str) -> str:
         """What follows the document: the question, up to where the answer begins."""
-        return f"\n\nQuestion: {text}{self.after}"
+        return f"{self.asking}{text}{self.after}"
 
     def follow_up(self, text: str) -> str:
         """What follows an answer: the next question, up to where its answer begins."""
         return f"{self.between}{text}{self.after}"
 
 
-def prompt_frame(tokenizer: Any) -> PromptFrame:
-    """Cut the tokenizer's chat template around the document; a plain frame where it has none."""
+def prompt_frame(tokenizer: Any, system: str = "", documents: bool = True) -> PromptFrame:
+    """Cut the tokenizer's chat template around the document; a plain frame where it has none.
+
+    `system` are a user's own instructions, in the template's place for them, or before all else where it has none.
+    Without `documents` the frame is that of a plain conversation.
+    """
+    instruction, asking = (_INSTRUCTION, "\n\nQuestion: ") if documents else ("", "")
+    system = system.replace(_MARK[0], "")
     if not getattr(tokenizer, "chat_template", None):
-        return PromptFrame(_INSTRUCTION, "\nAnswer:", "\n\nQuestion: ")
+        head = f"{system}\n\n" if system else ""
+        return PromptFrame(head + instruction, "\nAnswer:", "\n\nQuestion: ", "\n\nQuestion: ")
     turns = [{"role": role, "content": _MARK} for role in ("user", "assistant", "user")]
-    text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    text = _templated(tokenizer, turns, system)
     before, _, between, after = text.split(_MARK)
-    return PromptFrame(before + _INSTRUCTION, after, between)
+    return PromptFrame(before + instruction, after, between, asking)
+
+
+def _templated(tokenizer: Any, turns: list[dict[str, str]], system: str) -> str:
+    """The turns in the tokenizer's template, `system` in front."""
+    from jinja2.exceptions import TemplateError
+
+    def render(messages: list[dict[str, str]]) -> str:
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+
+    if not system:
+        return render(turns)
+    try:
+        text = render([{"role": "system", "content": system}, *turns])
+        if system.strip() in text:
+            return text
+    except TemplateError:  # a template that refuses the role
+        pass
+    return render([{"role": "user", "content": f"{system}\n\n{turns[0]['content']}"}, *turns[1:]])
 
 
 @dataclass(frozen=True)
@@ -75,10 +101,18 @@ class DocumentStream:
 
 
 def build_stream(
-    documents: Sequence[Document], tokenizer: Any, frame: PromptFrame, block_tokens: int, provenance: str
+    documents: Sequence[Document],
+    tokenizer: Any,
+    frame: PromptFrame,
+    block_tokens: int,
+    provenance: str,
+    titled: Sequence[bool] | None = None,
 ) -> DocumentStream:
-    """Tokenise and cut. `provenance` goes into every block's id: the model, its dtype, how KV is computed."""
-    text, starts = _join(documents)
+    """Tokenise and cut. `provenance` goes into every block's id: the model, its dtype, how KV is computed.
+
+    `titled` says which documents are headed by their names; None: all of several, and not a single one.
+    """
+    text, starts = _join(documents, titled or [len(documents) > 1] * len(documents))
     head = tokenizer(frame.before, add_special_tokens=False)["input_ids"]
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     token_ids = [*head, *encoded["input_ids"]]
@@ -100,15 +134,15 @@ def build_stream(
     )
 
 
-def _join(documents: Sequence[Document]) -> tuple[str, tuple[int, ...]]:
+def _join(documents: Sequence[Document], titled: Sequence[bool]) -> tuple[str, tuple[int, ...]]:
     starts, pieces, length = [], [], 0
-    for document in documents:
-        title = f"# {document.name}\n\n" if len(documents) > 1 else ""
+    for document, named in zip(documents, titled, strict=True):
+        title = f"# {document.name}\n\n" if named else ""
         starts.append(length + len(title))
         pieces.append(title + document.text + _JOINT)
         length += len(pieces[-1])
     if len(documents) == 1:
-        return documents[0].text, (0,)
+        pieces = [pieces[0].removesuffix(_JOINT)]
     return "".join(pieces), tuple(starts)
 
 

@@ -1,0 +1,62 @@
+"""How many slots a session gets, from settings, the model and the length of its documents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zerolayer.answering import FAULT_ROOM
+from zerolayer.config import Settings, parse_budget
+from zerolayer.errors import BudgetError
+from zerolayer.working_set import SchedulerSettings
+
+if TYPE_CHECKING:
+    from zerolayer.engines.hf.engine import HFEngine
+
+AUTO_SHARE = "10%"
+AUTO_LEAST_TOKENS = 2048
+"""A device budget of `auto` is this share of the document's full KV, and at least this many tokens."""
+
+QUESTION_TOKENS = 64
+"""Room for a question of ordinary length, when the smallest budget is worked out."""
+
+
+def scheduler_settings(
+    settings: Settings, engine: HFEngine, tokens: int, sink_blocks: int = 1, most_bytes: int | None = None
+) -> SchedulerSettings:
+    """Sizes for `tokens` tokens of documents, from settings and model; at most `most_bytes` of device memory.
+
+    Raises BudgetError when the smallest working set does not fit.
+    """
+    width = settings.block_tokens
+    slot_bytes = width * engine.geometry.token_bytes
+    # The last question and its answer lie behind the document's blocks: a budget of 100 % includes them.
+    tail = -(-(QUESTION_TOKENS + settings.max_new_tokens) // width) + FAULT_ROOM
+    smallest = 2 + sink_blocks + tail
+    full = tokens * engine.geometry.token_bytes
+    if settings.device_budget == "auto":
+        budget = max(parse_budget(AUTO_SHARE, full), AUTO_LEAST_TOKENS * engine.geometry.token_bytes)
+    else:
+        budget = parse_budget(settings.device_budget, full)
+    if budget >= full:
+        budget = max(full + tail * slot_bytes, smallest * slot_bytes)
+    if most_bytes is not None:
+        budget = min(budget, most_bytes)
+    slots = min(budget // slot_bytes, engine.window // width)
+    if slots < smallest:
+        raise BudgetError(
+            f"device budget {settings.device_budget} is {budget:,} bytes, room for {slots} blocks of {width} tokens; "
+            f"sinks, one block, a window of one block and {tail} blocks for question and answer need {smallest}; "
+            f"use at least --device-budget {-(-smallest * slot_bytes // 2**20)}MiB, or lower --max-new-tokens"
+        )
+    return SchedulerSettings(
+        slots=slots,
+        block_tokens=width,
+        chunk_tokens=settings.chunk_tokens,
+        codec=settings.codec,
+        knit_share=settings.knit_share,
+        attend_blocks=settings.attend_blocks,
+        max_new_tokens=settings.max_new_tokens,
+        heatmap_side=settings.heatmap_side,
+        pin_blocks=settings.pin_blocks,
+        sink_blocks=sink_blocks,
+    )
