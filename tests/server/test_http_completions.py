@@ -49,7 +49,7 @@ def test_roles_and_parts_become_the_same_turn():
         TextPart("Rent?"),
     )
     sampling = turn.sampling
-    assert (sampling.max_tokens, sampling.temperature, sampling.seed) == (7, 1.0, 3)
+    assert (sampling.max_tokens, sampling.temperature, sampling.seed) == (7, 1.7, 3)
     assert sampling.stop_sequences == ("END",) and turn.hints[0].text == "rent"
 
 

@@ -136,6 +136,10 @@ class TestTakenIn:
         response = client_of(ScriptedService()).post("/v1/messages", json=body_of(model=name))
         assert response.json()["model"] == "smollm2"
 
+    def test_a_seed_is_kept_and_who_gives_none_gets_another_each_time(self):
+        assert sent(seed=7, temperature=1).sampling.seed == 7
+        assert sent(temperature=1).sampling.seed != sent(temperature=1).sampling.seed
+
     def test_rtls_may_be_switched_off(self):
         assert not sent(rtls=False).rtls.enabled and not sent(rtls={"enabled": False}).rtls.enabled
 

@@ -23,7 +23,9 @@ def create_app(service: Service, options: HttpOptions | None = None) -> FastAPI:
     registry.register(ServiceCollector(service))
     turns = Turns(service, TurnGate(options.max_turns_per_tenant), TurnTimes(registry), options.ping_s)
     # No /docs: that page would load its scripts from elsewhere.
-    app = FastAPI(title="zerolayer", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="zerolayer", version=__version__, docs_url=None, redoc_url=None, responses=errors.RESPONSES
+    )
     errors.install(app)
     for routes in (
         messages.router(turns),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -98,7 +98,7 @@ class ChatBody(Loose):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     stop: str | list[str] | None = None
-    seed: int | None = None
+    seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | None = None
     n: int | None = None
     logprobs: bool | None = None
     tools: list[Any] | None = None
@@ -109,7 +109,10 @@ class ChatBody(Loose):
 
 
 def to_messages_body(body: ChatBody) -> MessagesBody:
-    """The same request as a Messages body. Raises RequestError naming the field."""
+    """The same request as a Messages body, but for its temperature, which may be higher here.
+
+    Raises RequestError naming the field.
+    """
     _refuse_unsupported(body)
     messages = [_message(message, f"messages.{i}") for i, message in enumerate(body.messages)]
     stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
@@ -119,10 +122,9 @@ def to_messages_body(body: ChatBody) -> MessagesBody:
         model=body.model,
         messages=messages,
         max_tokens=body.max_completion_tokens or body.max_tokens or DEFAULT_MAX_TOKENS,
-        # The Messages API ends at 1; what is above changes little and is not worth a refusal.
-        temperature=None if body.temperature is None else min(body.temperature, 1.0),
         top_p=body.top_p,
         stop_sequences=stop,
+        seed=None if body.seed is None else body.seed % (1 << 63),
         context_hints=body.context_hints,
         rtls=body.rtls,
     )
@@ -178,7 +180,7 @@ class Completion:
 
     model: str
     with_usage: bool = False
-    ping: bytes = b": nothing yet\n\n"
+    ping: bytes = b": nothing yet\n"  # no empty line: the official client would take it for an event
     id: str = field(default_factory=lambda: f"chatcmpl-{uuid.uuid4().hex[:24]}")
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -228,7 +230,10 @@ def router(turns: Turns) -> APIRouter:
     @routes.post("/completions", response_model=None)
     async def create(request: Request, body: ChatBody) -> Response:
         """Answer a conversation, in one piece or as a stream of chunks."""
-        parsed = await turns.parsed(request, to_messages_body(body), body.seed or 0)
+        parsed = await turns.parsed(request, to_messages_body(body))
+        if body.temperature and body.top_p != 0:
+            sampling = replace(parsed.turn.sampling, temperature=body.temperature)
+            parsed = replace(parsed, turn=replace(parsed.turn, sampling=sampling))
         with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
         completion = Completion(parsed.turn.model, with_usage)
         return await turns.answer(request, parsed, completion, stream=bool(body.stream))

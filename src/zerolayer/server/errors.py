@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from zerolayer.errors import (
@@ -46,6 +47,25 @@ UNION_TAGS = frozenset({"string", "blocks", "switch", "object"})
 
 RETRY_AFTER_S = 1
 """What a client is told to wait where trying again helps."""
+
+
+class ErrorObject(BaseModel):
+    """What went wrong."""
+
+    type: str
+    message: str
+
+
+class ErrorBody(BaseModel):
+    """Every error that this server tells."""
+
+    type: Literal["error"]
+    error: ErrorObject
+    request_id: str
+
+
+RESPONSES: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}}
+"""For the OpenAPI document."""
 
 _PATH = re.compile(r"(?<![\w.:/])(?:/[\w.+@~-]+){2,}/?|\b[A-Za-z]:\\[^\s'\"]+")
 _MOST_CHARACTERS = 2000

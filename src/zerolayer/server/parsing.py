@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -49,8 +50,8 @@ def resolve_model(name: str, models: Sequence[ModelView]) -> ModelView:
     raise UnknownNameError("model", name, [model.id for model in models])
 
 
-def parse(body: CountBody, tenant: str, model: ModelView, seed: int = 0) -> ParsedRequest:
-    """The turn that `body` asks for; `seed` is of its sampling. Raises RequestError naming the field."""
+def parse(body: CountBody, tenant: str, model: ModelView) -> ParsedRequest:
+    """The turn that `body` asks for. Raises RequestError naming the field."""
     refuse_unsupported(body)
     lead = next((i for i, m in enumerate(body.messages) if m.role != "system"), len(body.messages))
     system = [*system_parts(body), *leading_system(body.messages[:lead])]
@@ -71,7 +72,7 @@ def parse(body: CountBody, tenant: str, model: ModelView, seed: int = 0) -> Pars
         messages[-1] = _marked(messages[-1], body.cache_control)
     turn = TurnRequest(
         tuple(messages),
-        sampling_of(body, model, seed) if isinstance(body, MessagesBody) else Sampling(1),
+        sampling_of(body, model) if isinstance(body, MessagesBody) else Sampling(1),
         tuple(system),
         tenant,
         model.id,
@@ -81,7 +82,7 @@ def parse(body: CountBody, tenant: str, model: ModelView, seed: int = 0) -> Pars
     return ParsedRequest(turn, tuple(sources))
 
 
-def sampling_of(body: MessagesBody, model: ModelView, seed: int) -> Sampling:
+def sampling_of(body: MessagesBody, model: ModelView) -> Sampling:
     """How tokens are chosen. Greedy unless a temperature is given; no longer than the model can."""
     temperature = body.temperature or 0.0
     if body.top_p == 0:
@@ -92,8 +93,13 @@ def sampling_of(body: MessagesBody, model: ModelView, seed: int) -> Sampling:
         body.top_p or 1.0,
         body.top_k or 0,
         tuple(body.stop_sequences or ()),
-        seed,
+        any_seed() if body.seed is None else body.seed,
     )
+
+
+def any_seed() -> int:
+    """A seed that no other request has: who asks twice at a temperature above 0 wants two answers."""
+    return secrets.randbits(31)
 
 
 def refuse_unsupported(body: CountBody) -> None:

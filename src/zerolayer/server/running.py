@@ -67,15 +67,13 @@ class Turns:
     times: TurnTimes
     ping_s: float
 
-    async def parsed(self, request: Request, body: CountBody, seed: int = 0) -> ParsedRequest:
+    async def parsed(self, request: Request, body: CountBody) -> ParsedRequest:
         """The turn of a body, made off the event loop: a document may be large.
 
         Raises RequestError, UnknownNameError.
         """
         tenant, models = caller_of(request).tenant, self.service.models
-        return await to_thread.run_sync(
-            lambda: parse(body, tenant, resolve_model(body.model, models()), seed)
-        )
+        return await to_thread.run_sync(lambda: parse(body, tenant, resolve_model(body.model, models())))
 
     async def count(self, parsed: ParsedRequest) -> int:
         """Tokens of the whole prompt. Raises as `Service.count_tokens`."""

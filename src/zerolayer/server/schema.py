@@ -147,3 +147,6 @@ class MessagesBody(CountBody):
     top_k: Annotated[int, Field(ge=0)] | None = None
     stop_sequences: Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=8191)] | None = None
     metadata: Metadata | None = None
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] | None = (
+        None  # ours: the same answer again at any temperature
+    )
