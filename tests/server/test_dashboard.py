@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import re
-import threading
-import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
-from browser import browser, find_chromium
-from shown_service import BLOCKS, HOSTILE, ShownService
 
-from zerolayer.server.app import create_app
-from zerolayer.server.http_options import HttpOptions
+from browser import browser, find_chromium
+from shown_service import BLOCKS, HOSTILE, ShownService, serving
 from zerolayer.server.pages import DASHBOARD
 
 CONTRAST = """(foreground, background) => {
@@ -40,22 +34,6 @@ def page():
         pytest.skip("needs chromium on the path, such as Debian's package of that name")
     with browser(program) as opened:
         yield opened
-
-
-@contextmanager
-def serving(service, **options):
-    """The app on a free port of this machine, in a thread."""
-    config = uvicorn.Config(create_app(service, HttpOptions(**options)), port=0, log_level="error")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        while not server.started:
-            time.sleep(0.02)
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
-    finally:
-        server.should_exit = server.force_exit = True
-        thread.join()
 
 
 @pytest.fixture(scope="module")

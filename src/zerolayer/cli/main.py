@@ -38,6 +38,7 @@ COMMANDS = {
     ),
     "heatmap": LazyCommand("zerolayer.cli.heatmap:heatmap", "Draw where attention fell in device memory."),
     "top": LazyCommand("zerolayer.cli.top:top", "Watch a session: tiers, grades, heat, the last turn."),
+    "ps": LazyCommand("zerolayer.cli.ps:ps", "List sessions: tokens by tier, and until when they are kept."),
     "model": LazyCommand("zerolayer.cli.model:model", "List, add and locate models."),
 }
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from zerolayer.cli.options import json_option
 from zerolayer.cli.output import emit_json
+from zerolayer.cli.servers import key_option, url_option
 from zerolayer.cli.stored import LATEST, find_session, open_store, place, read_heat, regions_json, short_id
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from zerolayer.execution.tiers import SessionStore
     from zerolayer.execution.tiers.sessions import StoredSession
-    from zerolayer.perception.heatmap import Region
+    from zerolayer.perception.heatmap import Heat, Region
     from zerolayer.snapshot import Snapshot
 
 ROWS, COLUMNS = 16, 64
@@ -55,38 +57,56 @@ _METRICS = (
     type=click.FloatRange(min=0.1),
     help="Seconds between two frames.",
 )
+@url_option
+@key_option
 @json_option
-def top(session: str, once: bool, interval: float, as_json: bool) -> int:
+def top(
+    session: str, once: bool, interval: float, url: str | None, api_key: str | None, as_json: bool
+) -> int:
     """Watch SESSION: tokens by tier, grades, heat of the device memory, the last turn. Ctrl-C ends it.
 
     SESSION is `latest` (the default), a document's file name, or the beginning of a session's id. A session is seen
-    as it was at the end of its last turn, whichever process runs it.
+    as it was at the end of its last turn, whichever process runs it; with --url a server's, as it is now.
     """
-    store = open_store()
-    stored = find_session(store, session)
-    if as_json:
-        emit_json(to_json(stored, read_heat(store, stored)))
-        return 0
+    look: Callable[[bool], RenderableType]
+    if url is not None:
+        from zerolayer.cli import top_server
+
+        if as_json:
+            emit_json(top_server.to_json(url, api_key, session))
+            return 0
+        look = partial(top_server.frame, url, api_key, session)
+    else:
+        store = open_store()
+        if as_json:
+            stored = find_session(store, session)
+            emit_json(to_json(stored, read_heat(store, stored)))
+            return 0
+        look = partial(_look, store, session)
     from rich.console import Console
 
     terminal = sys.stdout.isatty()
     console = Console(file=sys.stdout, width=None if terminal else _PIPE_WIDTH)
     if once or not terminal:
-        console.print(frame(stored, read_heat(store, stored)))
+        console.print(look(True))
         return 0
-    return _watch(console, store, session, interval)
+    return _watch(console, look, interval)
 
 
-def _watch(console: Any, store: SessionStore, name: str, interval: float) -> int:
-    """Redraw until interrupted; `latest` follows whatever session is used."""
+def _look(store: SessionStore, name: str, tall: bool) -> RenderableType:
+    """One frame; `latest` follows whatever session is used."""
+    stored = find_session(store, name)
+    return frame(stored, read_heat(store, stored), tall)
+
+
+def _watch(console: Any, look: Callable[[bool], RenderableType], interval: float) -> int:
+    """Redraw until interrupted."""
     from rich.live import Live
 
     try:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
-                stored = find_session(store, name)
-                shown = frame(stored, read_heat(store, stored), tall=console.height >= _TALL)
-                live.update(shown, refresh=True)
+                live.update(look(console.height >= _TALL), refresh=True)
                 time.sleep(interval)
     except KeyboardInterrupt:
         return 130
@@ -143,10 +163,10 @@ def frame(stored: StoredSession, snapshot: Snapshot | None, tall: bool = True) -
     turn = [(label, _value(getattr(metrics, key), unit)) for key, label, unit in _METRICS]
     counts = Table.grid(padding=(0, 3, 0, 0))
     counts.add_row(
-        _pairs("tokens by tier", [(name, f"{count:,}") for name, count in metrics.tier_tokens.items()]),
-        _pairs("by grade", [(name, f"{count:,}") for name, count in metrics.grade_counts.items()]),
-        _pairs("last turn", turn[:6]),
-        _pairs(" ", turn[6:]),
+        pairs("tokens by tier", [(name, f"{count:,}") for name, count in metrics.tier_tokens.items()]),
+        pairs("by grade", [(name, f"{count:,}") for name, count in metrics.grade_counts.items()]),
+        pairs("last turn", turn[:6]),
+        pairs(" ", turn[6:]),
     )
     return Panel(
         Group(
@@ -156,7 +176,7 @@ def frame(stored: StoredSession, snapshot: Snapshot | None, tall: bool = True) -
             Text(
                 f"heat, {heat.nbytes / 2**20:,.1f} MiB from address 0, {COLUMNS} cells a line", style="bold"
             ),
-            _picture(snapshot, rows),
+            picture(heat.coarse(rows, COLUMNS), heat.nbytes),
             _regions("hot banks", heat.hot_banks(snapshot.occupant), snapshot, most),
             _regions("cold zones", heat.cold_zones(snapshot.occupant), snapshot, most),
         ),
@@ -165,28 +185,29 @@ def frame(stored: StoredSession, snapshot: Snapshot | None, tall: bool = True) -
     )
 
 
-def _picture(snapshot: Snapshot, rows: int) -> RenderableType:
-    """Heat as shades, a power of ten each, the hottest cell the brightest; free slots are blank where never hot."""
+def picture(cells: Heat, nbytes: int) -> RenderableType:
+    """Heat `[rows, columns]` of `nbytes` of memory as shades, a power of ten each, the hottest cell the brightest.
+
+    A cell that was never hot is blank.
+    """
     import numpy as np
     from rich.text import Text
 
-    heat = snapshot.heat
-    cells = heat.coarse(rows, COLUMNS)
     hottest = float(cells.max())
-    picture = Text()
+    drawn = Text()
     for row, values in enumerate(cells):
-        picture.append(f"{row * heat.nbytes // rows:#11x} ", style="dim")
+        drawn.append(f"{row * nbytes // len(cells):#11x} ", style="dim")
         for value in values:
             if value <= 0:
-                picture.append(" ")
+                drawn.append(" ")
                 continue
             below = int(-np.log10(value / hottest) / _DECADES)
-            picture.append(*_SHADES[max(0, len(_SHADES) - 1 - below)])
-        picture.append("\n")
-    picture.append(" " * 12 + "each shade ×10: ", style="dim")
+            drawn.append(*_SHADES[max(0, len(_SHADES) - 1 - below)])
+        drawn.append("\n")
+    drawn.append(" " * 12 + "each shade ×10: ", style="dim")
     for shade in _SHADES:
-        picture.append(*shade)
-    return picture
+        drawn.append(*shade)
+    return drawn
 
 
 def _regions(title: str, regions: Sequence[Region], snapshot: Snapshot, most: int) -> RenderableType:
@@ -205,7 +226,7 @@ def _regions(title: str, regions: Sequence[Region], snapshot: Snapshot, most: in
     return text
 
 
-def _pairs(title: str, pairs: Sequence[tuple[str, str]]) -> RenderableType:
+def pairs(title: str, pairs: Sequence[tuple[str, str]]) -> RenderableType:
     from rich.table import Table
 
     grid = Table(box=None, title=title, title_justify="left", title_style="bold")

@@ -6,11 +6,18 @@ Only what it shows is written down here; the app that serves it, the page and th
 from __future__ import annotations
 
 import math
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
+
+import uvicorn
 
 from zerolayer.errors import UnknownNameError
+from zerolayer.server.app import create_app
+from zerolayer.server.http_options import HttpOptions
 from zerolayer.server.views import (
     BlockHistory,
     BlockView,
@@ -163,3 +170,19 @@ class ShownService:
             grade_tokens={"P0": 1_792, "P1": int(3_800 + 300 * math.sin(n / 4)), "P2": 12_000, "P3": 15_360},
             grade_blocks={"P0": 28, "P1": 60, "P2": 190, "P3": 240},
         )  # fmt: skip
+
+
+@contextmanager
+def serving(service: Any, **options: Any) -> Iterator[str]:
+    """The real app over a service, in a thread, on a free port of this machine; yields its address."""
+    config = uvicorn.Config(create_app(service, HttpOptions(**options)), port=0, log_level="error")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+    finally:
+        server.should_exit = server.force_exit = True
+        thread.join()
