@@ -125,6 +125,10 @@ class TestTakenIn:
         ]
         assert sent(messages=messages).messages[1].parts == (TextPart(""),)
 
+    def test_the_answer_may_be_begun(self):
+        messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "The rent is"}]
+        assert sent(messages=messages).messages[-1].parts == (TextPart("The rent is"),)
+
     def test_cache_control_of_the_whole_marks_the_last_part(self):
         assert sent(cache_control={"type": "ephemeral"}).messages[0].parts[0].cache_ttl_s == 300.0
 
@@ -162,7 +166,7 @@ class TestRefused:
             ({"messages": [{"role": "user", "content": 5}]}, "messages.0.content: "),
             ({"messages": [{"role": "user", "content": "  "}]}, "messages.0.content: "),
             ({"messages": [{"role": "assistant", "content": "x"}]}, "messages: "),
-            ({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]}, "messages: "),
+            ({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": " "}]}, "messages: "),
             ({"tools": [{"name": "t"}]}, "tools: "),
             ({"tool_choice": {"type": "any"}}, "tool_choice: "),
             ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format: "),

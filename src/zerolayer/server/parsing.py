@@ -122,14 +122,15 @@ def refuse_unsupported(body: CountBody) -> None:
 
 
 def check_turns(messages: Sequence[Message]) -> None:
-    """A conversation begins and ends with the user, who says something. Raises RequestError."""
+    """A conversation begins with the user, and ends with what is asked or with how the answer is to begin.
+
+    Raises RequestError.
+    """
     if not messages or messages[0].role != "user":
         raise RequestError("messages", "the first message after the system's must have the role user")
-    if messages[-1].role != "user":
-        raise RequestError(
-            "messages",
-            "the last message must have the role user: continuing an answer that the request begins is not supported",
-        )
+    last = messages[-1]
+    if last.role == "assistant" and not any(isinstance(p, TextPart) and p.text.strip() for p in last.parts):
+        raise RequestError("messages", "the last message must have the role user, or begin the answer with a text")
 
 
 def system_parts(body: CountBody) -> Iterator[TextPart]:
