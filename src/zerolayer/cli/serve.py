@@ -88,13 +88,14 @@ def serve(
     from zerolayer.server.service import Service
 
     service = Service(settings, _service_options(service_flags))
-    listening = listen(settings.host, settings.port)
-    server = _http_server(service, settings, max_turns_per_key)
-    logs.include("uvicorn")
-    warn_if_open(settings)
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    note(f"listening on http://{host}:{listening.getsockname()[1]}; loading {settings.model}; Ctrl-C stops")
-    with listening:
+    with listen(settings.host, settings.port) as listening:
+        server = _http_server(service, settings, max_turns_per_key)
+        logs.include("uvicorn")
+        warn_if_open(settings)
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        note(
+            f"listening on http://{host}:{listening.getsockname()[1]}; loading {settings.model}; Ctrl-C stops"
+        )
         return _run(service, server, listening)
 
 
