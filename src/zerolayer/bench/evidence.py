@@ -35,7 +35,7 @@ BARS: dict[Wording, dict[int, float]] = {
     "question": {10: 0.80, 25: 0.92},
     "paraphrase": {10: 0.65, 25: 0.85},
 }
-CANDIDATES = (0.0, 0.4, 0.8, 1.2, 1.6)
+CANDIDATES = (0.0, 0.6, 1.2, 1.8, 2.4)
 """Weights of meaning, where words cover nothing of a question, that a fit chooses from."""
 
 
