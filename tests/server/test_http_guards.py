@@ -93,6 +93,13 @@ class TestHosts:
         response = client.get("/v1/rtls/sessions", headers={"host": "attacker.example:8765"})
         assert response.status_code == 403 and response.json()["error"]["type"] == "permission_error"
 
+    @pytest.mark.parametrize("host", ["[", "a b", "", "x" * 5000, "é"])
+    def test_a_host_that_is_none(self, host):
+        for options in ({}, {"local_only": True}):
+            for path in ("/v1/messages/", "/v1/messages", "/nothing"):
+                headers = {"host": host.encode()}
+                assert client_of(**options).post(path, json={}, headers=headers).status_code in {400, 403, 404}
+
     def test_no_other_page_is_let_in(self):
         response = client_of().options(
             "/v1/messages",

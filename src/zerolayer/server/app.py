@@ -24,7 +24,12 @@ def create_app(service: Service, options: HttpOptions | None = None) -> FastAPI:
     turns = Turns(service, TurnGate(options.max_turns_per_tenant), TurnTimes(registry), options.ping_s)
     # No /docs: that page would load its scripts from elsewhere.
     app = FastAPI(
-        title="zerolayer", version=__version__, docs_url=None, redoc_url=None, responses=errors.RESPONSES
+        title="zerolayer",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # a redirect would name the host that the client claims
+        responses=errors.RESPONSES,
     )
     errors.install(app)
     for routes in (

@@ -92,7 +92,7 @@ def respond(
 ) -> JSONResponse:
     """An error as a response."""
     request_id = str(getattr(request.state, "request_id", ""))
-    body = envelope(status, message, request_id, field, request.url.path.startswith("/v1/chat/"))
+    body = envelope(status, message, request_id, field, _path(request).startswith("/v1/chat/"))
     more = {"request-id": request_id, **(headers or {})}
     if status in {429, 529}:
         more.setdefault("retry-after", str(RETRY_AFTER_S))
@@ -147,9 +147,9 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     text = str(error.detail)
     if error.status_code == 404 and text == "Not Found":
-        text = f"There is nothing at {request.method} {request.url.path}."
+        text = f"There is nothing at {request.method} {_path(request)}."
     if error.status_code == 405:
-        text = f"{request.method} is not allowed at {request.url.path}."
+        text = f"{request.method} is not allowed at {_path(request)}."
     return respond(request, error.status_code, text, headers=error.headers)
 
 
@@ -202,6 +202,11 @@ def _field(where: Sequence[int | str], body: Any) -> list[str]:
         else:
             at = None
     return path
+
+
+def _path(request: Request) -> str:
+    """Not `request.url`, which takes the client's word for the host and fails where that is none."""
+    return str(request.scope["path"])
 
 
 def _clean(text: str) -> str:
