@@ -44,7 +44,7 @@ def train(
     from zerolayer.learning.ppo_train import TrainSettings
 
     weights, settings = get_preset(preset).weights, TrainSettings(steps=steps, seed=seed)
-    environment = EnvSettings(weights=weights)
+    environment = EnvSettings(weights=weights, calibrated=True)
     with progress("reading", "documents") as update:
         sessions = labelled_sessions(labelled_contracts(data, "train"), tokenizer_of(model), 0, update)
     with progress("training", "turns") as update:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from zerolayer.decision.policies.graded import GradedPolicy
 from zerolayer.decision.policies.lru import LruPolicy
+from zerolayer.decision.policies.sparing import SparingPolicy
 from zerolayer.decision.policies.static_window import StaticWindowPolicy
 from zerolayer.decision.policy import Policy
 from zerolayer.errors import SettingError, UnknownNameError
@@ -14,8 +15,12 @@ from zerolayer.errors import SettingError, UnknownNameError
 POLICIES: dict[str, Callable[[], Policy]] = {
     "graded": GradedPolicy,
     "lru": LruPolicy,
+    "sparing": SparingPolicy,
     "static-window": StaticWindowPolicy,
 }
+
+DEFAULT_POLICY = "graded"
+"""For documents with questions: the highest coverage."""
 
 _METHODS = ("victims", "recall", "expand", "knit", "end_turn")
 

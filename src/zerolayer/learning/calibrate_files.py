@@ -13,6 +13,8 @@ from pathlib import Path
 from zerolayer.config import cache_dir
 from zerolayer.decision.persistence import PersistenceModel
 from zerolayer.errors import SettingError
+from zerolayer.learning.traces import DemandTrace
+from zerolayer.perception.block_features import language_of
 
 
 def user_file() -> Path:
@@ -69,3 +71,8 @@ def persistence_for(fingerprint: str, language: str) -> PersistenceModel | None:
     """What grades a session: the user's own fit, else a shipped one that is meant to grade, else None."""
     shipped = [model for model in shipped_models() if model.notes.get("grades")]
     return choose(user_models(), fingerprint, language) or choose(shipped, fingerprint, language)
+
+
+def calibration_of(trace: DemandTrace) -> PersistenceModel | None:
+    """What would grade a live session of the trace's model, in the language of its questions."""
+    return persistence_for(trace.model, language_of(" ".join(turn.question for turn in trace.turns)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from zerolayer.config import Settings, load_settings
-from zerolayer.core import FloatArray
+from zerolayer.core import BLOCK_FEATURES, FloatArray
 from zerolayer.documents import read_document
 from zerolayer.learning import traces
 from zerolayer.learning.calibrate_sessions import Asked, Recorded, shuffled
@@ -94,7 +94,7 @@ def record_contract(
 
     path = cache / f"{engine.fingerprint[:8]}-{seed}-{contract.path.stem[:60]}.jsonl"
     if path.is_file():
-        return Recorded(traces.read(path), _load(path))
+        return recorded_in(path)
     asked = shuffled(contract.questions, seed)[:max_turns]
     settings = reference_settings(engine.name)
     with session_of([read_document(contract.path)], engine, settings, encoder) as session:
@@ -103,6 +103,15 @@ def record_contract(
     np.save(path.with_suffix(".npy"), recorded.features)
     traces.write(recorded.trace, path)
     return recorded
+
+
+def recorded_in(path: Path) -> Recorded:
+    """A recorded session from its demand trace, with the features in `<name>.npy`; unknown ones without that file."""
+    trace = traces.read(path)
+    if path.with_suffix(".npy").is_file():
+        return Recorded(trace, _load(path))
+    unknown = np.full((len(trace.block_lengths), len(BLOCK_FEATURES)), np.nan, dtype=np.float32)
+    return Recorded(trace, unknown)
 
 
 def _load(path: Path) -> FloatArray:

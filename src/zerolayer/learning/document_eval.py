@@ -1,50 +1,94 @@
 """Every policy on the sessions of documents, at every budget: the table by which a default is chosen. Simulated.
 
-Shares and ratios are of sums over sessions; their intervals are 95 % bootstrap intervals over sessions.
+Shares and ratios are of sums over sessions; their intervals are 95 % bootstrap intervals over sessions. Persistence
+is calibrated as in a live session. Two bounds stand beside the policies: `optimal` knows the future, `order-blind`
+knows what will be asked and not when.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from zerolayer.decision.policy import Policy
-from zerolayer.decision.registry import create_policy
+from zerolayer.decision.guarded import Guarded
+from zerolayer.decision.policy import GradingPolicy, Policy
+from zerolayer.decision.registry import DEFAULT_POLICY, POLICIES, create_policy
+from zerolayer.decision.reward import Reward, reward
 from zerolayer.errors import UsageError
+from zerolayer.learning.bounds import ORDER_BLIND, OrderBlindPolicy
+from zerolayer.learning.calibrate_files import calibration_of
 from zerolayer.learning.calibrate_sessions import Recorded
+from zerolayer.learning.costs import TierCosts
 from zerolayer.learning.env import capacity_of
-from zerolayer.learning.replay import OPTIMAL, RESERVE_BLOCKS, TARGET_COVERAGE, ReplayResult, replay
+from zerolayer.learning.outcomes import Meter
+from zerolayer.learning.replay import (
+    OPTIMAL,
+    RESERVE_BLOCKS,
+    TARGET_COVERAGE,
+    ReplayResult,
+    Simulation,
+    replay,
+)
 
 SHARES = (0.05, 0.10, 0.25)
-DOCUMENT_POLICIES = ("graded", "ppo", "static-window", "lru", OPTIMAL)
+BOUNDS = (ORDER_BLIND, OPTIMAL)
 
 LOAD_RATIO_BAR = 1.3
 WRONG_EVICTION_BAR = 0.01
 
 _RESAMPLES = 1000
+_CODEC = "K8V4"
+_COLUMNS = ("used", "covered", "mass", "loads", "wasted", "evictions", "wrong", "optimal")
+
+Sums = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """Counts of one session under one policy."""
+@dataclass(slots=True)
+class _Run:
+    """One policy at one budget over all sessions."""
 
-    used: int
-    covered: float
-    mass_covered: float
-    loads: int
-    wasted: int
-    evictions: int
-    wrong: int
-    optimal_loads: int
+    rows: list[tuple[float, ...]] = field(default_factory=list)  # of _COLUMNS, one a session
+    rewards: list[Reward] = field(default_factory=list)  # one a turn
+    turn_s: list[float] = field(default_factory=list)
+    decision_s: list[float] = field(default_factory=list)
+    fallbacks: Counter[str] = field(default_factory=Counter)
+
+    def add(self, result: ReplayResult, optimal_loads: int) -> None:
+        """Note a session."""
+        used = result.used_block_turns
+        self.rows.append(
+            (
+                used,
+                result.coverage * used,
+                result.effective_context_utilization * used,
+                result.loads,
+                result.wasted_load_count,
+                result.evictions,
+                result.wrong_evictions,
+                optimal_loads,
+            )
+        )
+
+
+def live_policy(name: str, session: Recorded, create: Callable[[str], Policy] = create_policy) -> Policy:
+    """A new policy for `session`, calibrated as a live session of its model and its language would calibrate it."""
+    if name == ORDER_BLIND:
+        return OrderBlindPolicy(session.trace)
+    policy = create(name)
+    if isinstance(policy, GradingPolicy):
+        policy.use_persistence(calibration_of(session.trace))
+    return policy
 
 
 def evaluate_documents(
     sessions: Sequence[Recorded],
-    policies: Sequence[str] = DOCUMENT_POLICIES,
+    policies: Sequence[str] = (*POLICIES, *BOUNDS),
     shares: Sequence[float] = SHARES,
     create: Callable[[str], Policy] = create_policy,
     seed: int = 0,
@@ -52,11 +96,12 @@ def evaluate_documents(
 ) -> dict[str, Any]:
     """Replay all `sessions` with all `policies`, a new object each.
 
-    Returns {"sessions", "turns", "simulated", "budgets": {"5%": {policy: {coverage, evidence_coverage, loads,
-    wasted_loads, waste_at_coverage, load_ratio, wrong_eviction_share, ms_per_turn, interval, meets_bar}}}}. A
-    session that fits into its device is left out. Raises UsageError if that leaves none.
+    Returns {"sessions", "turns", "seed", "simulated", "bar", "policies": {name: {"5%": row}}}; a row has the
+    numbers of DESIGN section 6 by name, their `interval`, the reward by term and decision times. A session that
+    fits into its device is left out. Raises UsageError if that leaves none.
     """
-    budgets: dict[str, Any] = {}
+    tables: dict[str, dict[str, Any]] = {name: {} for name in policies}
+    costs = TierCosts()
     done, total = 0, len(shares) * len(policies)
     for share in shares:
         chosen = [
@@ -64,82 +109,100 @@ def evaluate_documents(
         ]
         if not chosen:
             raise UsageError(f"no session exceeds a device of {share:.0%}; give longer documents")
-        optimal = [_replayed(s, OPTIMAL, share, create).loads for s in chosen]
-        table = {}
+        optimal = [replay(s.trace, OPTIMAL, _capacity(s, share)) for s in chosen]
         for name in policies:
-            started = time.perf_counter()
-            results = [_replayed(s, name, share, create) for s in chosen]
-            seconds = time.perf_counter() - started
-            rows = [_row(result, best) for result, best in zip(results, optimal, strict=True)]
-            turns = sum(result.turns for result in results)
-            table[name] = {**_report(rows, seed), "ms_per_turn": round(1e3 * seconds / max(turns, 1), 3)}
+            run = _Run()
+            for session, best in zip(chosen, optimal, strict=True):
+                policy = None if name == OPTIMAL else live_policy(name, session, create)
+                result = best if policy is None else _played(session, policy, share, costs, run)
+                run.add(result, best.loads)
+            tables[name][f"{share:.0%}"] = _report(run, seed)
             done += 1
             if on_progress is not None:
                 on_progress(done, total)
-        budgets[f"{share:.0%}"] = table
     return {
         "sessions": len(sessions),
         "turns": sum(len(session.trace) for session in sessions),
         "seed": seed,
         "simulated": True,
         "bar": {"load_ratio": LOAD_RATIO_BAR, "wrong_eviction_share": WRONG_EVICTION_BAR},
-        "budgets": budgets,
+        "policies": tables,
+        "default": {"name": DEFAULT_POLICY, **tables.get(DEFAULT_POLICY, {})},
     }
 
 
-def _replayed(session: Recorded, name: str, share: float, create: Callable[[str], Policy]) -> ReplayResult:
-    capacity = capacity_of(len(session.trace.block_lengths), share)
-    policy = name if name == OPTIMAL else create(name)
-    return replay(session.trace, policy, capacity, RESERVE_BLOCKS, session.features)
+def _capacity(session: Recorded, share: float) -> int:
+    return capacity_of(len(session.trace.block_lengths), share)
 
 
-def _row(result: ReplayResult, optimal_loads: int) -> _Row:
-    return _Row(
-        result.used_block_turns,
-        result.coverage * result.used_block_turns,
-        result.effective_context_utilization * result.used_block_turns,
-        result.loads,
-        result.wasted_load_count,
-        result.evictions,
-        result.wrong_evictions,
-        optimal_loads,
+def _played(session: Recorded, policy: Policy, share: float, costs: TierCosts, run: _Run) -> ReplayResult:
+    """The session under the policy; its turns are noted in `run`."""
+    simulation = Simulation(
+        session.trace, policy, _capacity(session, share), RESERVE_BLOCKS, session.features
     )
+    asked = simulation.ask()
+    while asked:
+        meter, started = Meter(simulation, costs, _CODEC), time.perf_counter()
+        turn = simulation.answer()
+        run.turn_s.append(time.perf_counter() - started)
+        asked = simulation.ask()
+        if not asked:
+            simulation.ledger.close()  # what was never used is the last turn's waste
+        run.rewards.append(reward(meter.outcome(turn)))
+    if isinstance(policy, Guarded):
+        run.decision_s += [decision.seconds for decision in policy.decisions]
+        run.fallbacks += policy.guard.fallbacks
+    return simulation.result()
 
 
-def _report(rows: Sequence[_Row], seed: int) -> dict[str, Any]:
-    columns = np.array(
-        [
-            (r.used, r.covered, r.mass_covered, r.loads, r.wasted, r.evictions, r.wrong, r.optimal_loads)
-            for r in rows
-        ],
-        dtype=np.float64,
-    )
+def _report(run: _Run, seed: int) -> dict[str, Any]:
+    columns: Sums = np.array(run.rows, dtype=np.float64)
+    sums = dict(zip(_COLUMNS, columns.sum(axis=0), strict=True))
     point = _ratios(columns.sum(axis=0))
     rng = np.random.default_rng(seed)
-    drawn = rng.integers(len(rows), size=(_RESAMPLES, len(rows)))
+    drawn = rng.integers(len(columns), size=(_RESAMPLES, len(columns)))
     samples = [_ratios(columns[index].sum(axis=0)) for index in drawn]
     interval = {
         name: [round(float(q), 4) for q in np.quantile([sample[name] for sample in samples], (0.025, 0.975))]
         for name in point
     }
     covered = point["coverage"] >= TARGET_COVERAGE
-    return {
+    row: dict[str, Any] = {
         **{name: round(value, 4) for name, value in point.items()},
         "waste_at_coverage": round(point["wasted_loads"], 4) if covered else None,
-        "loads": int(columns[:, 3].sum()),
-        "evictions": int(columns[:, 5].sum()),
+        "loads": int(sums["loads"]),
+        "evictions": int(sums["evictions"]),
+        "wrong_evictions": int(sums["wrong"]),
         "interval": interval,
-        "meets_bar": covered
-        and point["load_ratio"] <= LOAD_RATIO_BAR
-        and point["wrong_eviction_share"] <= WRONG_EVICTION_BAR,
+        "meets_load_ratio": point["load_ratio"] <= LOAD_RATIO_BAR,
+        "meets_wrong_evictions": point["wrong_eviction_share"] <= WRONG_EVICTION_BAR,
     }
+    if run.rewards:
+        row["reward_per_turn"] = _mean_reward(run.rewards)
+        row["turn_ms"] = _percentiles(run.turn_s, 1e3)
+    if run.decision_s:
+        row["decision_us"] = _percentiles(run.decision_s, 1e6)
+        row["fallbacks"] = dict(run.fallbacks)
+    return row
 
 
-def _ratios(sums: np.typing.NDArray[np.float64]) -> dict[str, float]:
+def _mean_reward(rewards: Sequence[Reward]) -> dict[str, float]:
+    """Of a turn: the total, and each weighted term."""
+    terms = tuple(Reward.__dataclass_fields__)
+    means = {name: float(np.mean([getattr(value, name) for value in rewards])) for name in terms}
+    return {"total": round(sum(means.values()), 2)} | {name: round(value, 2) for name, value in means.items()}
+
+
+def _percentiles(seconds: Sequence[float], unit: float) -> dict[str, float]:
+    p50, p99 = np.percentile(seconds, (50, 99)) * unit
+    return {"p50": round(float(p50), 2), "p99": round(float(p99), 2), "count": len(seconds)}
+
+
+def _ratios(sums: Sums) -> dict[str, float]:
     used, covered, mass, loads, wasted, evictions, wrong, optimal = (float(value) for value in sums)
     return {
         "coverage": covered / used if used else 1.0,
-        "evidence_coverage": mass / used if used else 1.0,
+        "effective_context_utilization": mass / used if used else 1.0,
         "wasted_loads": wasted / loads if loads else 0.0,
         "wrong_eviction_share": wrong / evictions if evictions else 0.0,
         "load_ratio": loads / optimal if optimal else float(loads == 0),

@@ -1,11 +1,8 @@
 """A Gymnasium environment over recorded demand: an episode is a document's session, a step is one turn.
 
 The simulator is that of replays (`replay.Simulation`); the environment adds prefetch between turns, the cost of
-moves, and the reward. Two proxies stand for what a simulation cannot have:
-
-- BLEU-4 of the answer: the share of the turn's attention mass (or evidence) that was resident when the answer
-  began, times 1 - the codec's relative error.
-- the forecast of the next question: the match of the last one, since a topic goes on.
+moves, and the reward. Proxies stand for what a simulation cannot have: those of `outcomes`, and as the forecast of
+the next question the match of the last one, since a topic goes on.
 
 A session that is over terminates. One that is cut at `max_turns` is truncated: its value goes on, and what was
 loaded and not yet used is not waste.
@@ -24,12 +21,14 @@ from zerolayer.core import BoolArray, FloatArray, IntArray
 from zerolayer.decision import observation
 from zerolayer.decision.planner import plan_warm
 from zerolayer.decision.policies.strategic import StrategicPolicy
-from zerolayer.decision.reward import RewardWeights, TurnOutcome, reward
+from zerolayer.decision.reward import RewardWeights, reward
 from zerolayer.decision.strategy import ACTION_SIZES, action_mask, strategy_of, valid_action
 from zerolayer.errors import UsageError
+from zerolayer.learning.calibrate_files import calibration_of
 from zerolayer.learning.calibrate_sessions import Recorded
-from zerolayer.learning.costs import RESIDENT_MS, TierCosts
-from zerolayer.learning.replay import RESERVE_BLOCKS, SimulatedTurn, Simulation
+from zerolayer.learning.costs import TierCosts
+from zerolayer.learning.outcomes import Meter
+from zerolayer.learning.replay import RESERVE_BLOCKS, Simulation
 
 LEAST_BLOCKS = 10
 """The smallest device: sinks, the reserve, and a few blocks to choose among."""
@@ -44,6 +43,7 @@ class EnvSettings:
     costs: TierCosts = field(default_factory=TierCosts)
     reserve_blocks: int = RESERVE_BLOCKS
     max_turns: int | None = None  # truncates longer sessions
+    calibrated: bool = False  # persistence as a live session would calibrate it, else the hand-set noisy-or
 
 
 def capacity_of(blocks: int, share: float) -> int:
@@ -69,6 +69,8 @@ class WindowEnv(gymnasium.Env[FloatArray, IntArray]):
         self.action_space = gymnasium.spaces.MultiDiscrete(list(ACTION_SIZES))
         low, high = observation.LOW, observation.HIGH
         self.observation_space = gymnasium.spaces.Box(low, high, (observation.SIZE,), np.float32)
+        calibrated = self.settings.calibrated
+        self._models = [calibration_of(s.trace) if calibrated else None for s in self.sessions]
         self.policy = StrategicPolicy()
         self._codec: str | None = None
         self._turns = 0
@@ -91,7 +93,8 @@ class WindowEnv(gymnasium.Env[FloatArray, IntArray]):
         share = float(chosen.get("share", self.np_random.choice(self.settings.shares)))
         recorded = self.sessions[number]
         capacity = capacity_of(len(recorded.trace.block_lengths), share)
-        self.policy, self._codec, self._turns = StrategicPolicy(), None, 0
+        self.policy = StrategicPolicy(model=self._models[number])
+        self._codec, self._turns = None, 0
         self._simulation = Simulation(
             recorded.trace, self.policy, capacity, self.settings.reserve_blocks, recorded.features
         )
@@ -115,9 +118,7 @@ class WindowEnv(gymnasium.Env[FloatArray, IntArray]):
                 n, table.block_tokens, self._codec
             )
         self.policy.use(table, strategy)
-        books = (simulation.ledger.wrong, simulation.ledger.wasted)
-        match, used = table.match.copy(), simulation.trace.turns[self._turns].blocks
-        there = table.resident.copy()
+        meter, match = Meter(simulation, self.settings.costs, self._codec), table.match.copy()
         turn = simulation.answer()
         self._prefetch(match)
         self._turns += 1
@@ -125,7 +126,7 @@ class WindowEnv(gymnasium.Env[FloatArray, IntArray]):
         if terminated:
             simulation.ledger.close()
         truncated = not terminated and self._turns == self.settings.max_turns
-        outcome = self._outcome(turn, used, there, (turn.held + table.resident_count) / 2, books)
+        outcome = meter.outcome(turn)
         earned = reward(outcome, self.settings.weights)
         info = {"outcome": outcome, "reward": earned, "invalid": valid != asked, "turn": turn}
         return self._observe(), earned.total, terminated, truncated, info
@@ -137,24 +138,6 @@ class WindowEnv(gymnasium.Env[FloatArray, IntArray]):
         plan = plan_warm(self.policy, table, self.settings.reserve_blocks)
         simulation.ledger.apply((), plan.load)
         table.forecast[:] = 0.0
-
-    def _outcome(
-        self, turn: SimulatedTurn, used: Sequence[int], there: BoolArray, held: float, books: tuple[int, int]
-    ) -> TurnOutcome:
-        table, ledger, costs = self.simulation.table, self.simulation.ledger, self.settings.costs
-        assert self._codec is not None
-        width = table.block_tokens
-        load = costs.load_ms(len(table), width, self._codec)
-        waits = {block: (place + 1) * load for place, block in enumerate(turn.recalled)}
-        waits.update({block: count * load for block, count in turn.faults})
-        latency = [RESIDENT_MS if there[block] else waits.get(block, load) for block in used]
-        return TurnOutcome(
-            device_mb=costs.device_mb(held, width),
-            answer_bleu4=turn.mass_share * (1.0 - costs.codecs[self._codec].error),
-            p0_latency_ms=float(np.mean(latency)) if latency else RESIDENT_MS,
-            wrong_eviction_tokens=(ledger.wrong - books[0]) * width,
-            over_prefetched_tokens=(ledger.wasted - books[1]) * width,
-        )
 
     def _observe(self) -> FloatArray:
         seen = observation.observe(self.simulation.table, self.policy.history)

@@ -121,10 +121,15 @@ class SimulatedTurn:
 
     recalled: tuple[int, ...]
     faults: tuple[tuple[int, int], ...]  # (block, blocks that its fault loaded)
-    used: int
+    blocks: tuple[int, ...]  # used, in order
     covered: int  # of the used blocks, those resident at first use
     mass_share: float  # of the turn's attention mass, what lay on resident blocks when the answer began
     held: int  # blocks on the device when the answer ended
+
+    @property
+    def used(self) -> int:
+        """Blocks that the turn used."""
+        return len(self.blocks)
 
 
 class Simulation:
@@ -181,9 +186,8 @@ class Simulation:
         if isinstance(self.policy, ReleasingPolicy):
             ledger.apply(self.policy.release(table).evict, ())
         self._number += 1
-        return SimulatedTurn(
-            plan.load, tuple(faults), len(turn.used), len(turn.used) - len(faults), share, held
-        )
+        used = tuple(turn.blocks)
+        return SimulatedTurn(plan.load, tuple(faults), used, len(used) - len(faults), share, held)
 
     def result(self) -> ReplayResult:
         """Close the books: what was loaded and never used since is waste. The load ratio is left open."""

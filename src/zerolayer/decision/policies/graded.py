@@ -55,6 +55,7 @@ class _Turn:
 
     cells: IntArray  # of the calibration
     chance: FloatArray  # probability of use in this turn
+    value: FloatArray  # worth of a block on the device; nothing that it depends on changes within a turn
     away: BoolArray  # not on the device
 
 
@@ -85,29 +86,30 @@ class GradedPolicy:
     def recall(self, table: BlockTable, limit: int) -> list[int]:
         """Absent blocks by probability of use in this turn, then by match + persistence, down to the cut.
 
-        The previous turn's blocks take part through their age. Recall also stops where a block is no likelier
-        than the one that would have to leave for it. An absent P0 block comes first, whatever its
-        probability.
+        The previous turn's blocks take part through their age. Recall also stops where a block is worth no more
+        than the one that would have to leave for it, in this turn and the next ones. An absent P0 block comes
+        first, whatever its probability.
         """
         cells = self._calibration.cells(table)
         chance = self._calibration.probability(cells)
-        self._turn = _Turn(cells, chance, ~table.resident)
+        later = self._persistence(table)
+        value = 1.0 - (1.0 - self.settings.later_weight * later) * (1.0 - chance)
+        self._turn = _Turn(cells, chance, value.astype(np.float32), ~table.resident)
         leaving = evictable(table)
         locked = table.resident & ~table.pinned & (table.grade == int(Grade.P0))
         self._room = limit + int(locked.sum())
 
         due = ~table.resident & (table.grade == int(Grade.P0))
         absent = np.flatnonzero(due | (~table.resident & (chance >= self.cut)))
-        fused = table.match + self._persistence(table)
+        fused = table.match + later
         wanted = lowest(absent, min(limit, len(absent)), ~due[absent], -chance[absent], -fused[absent])
 
         candidates = np.flatnonzero(leaving)
-        value = self._value(table)[candidates]
-        leaves = lowest(candidates, len(candidates), value, table.last_touch[candidates])
+        leaves = lowest(candidates, len(candidates), value[candidates], table.last_touch[candidates])
         free = limit - len(leaves)  # free beside the reserve; negative: the reserve itself evicts
         chosen = wanted[: max(free, 0)]
         for block in wanted[len(chosen) :]:
-            if not due[block] and chance[block] <= chance[leaves[len(chosen) - free]]:
+            if not due[block] and value[block] <= value[leaves[len(chosen) - free]]:
                 break
             chosen.append(block)
         return chosen
@@ -149,11 +151,14 @@ class GradedPolicy:
         self._drift.update(self.grading.persistence, mask)
 
     def _grade(self, table: BlockTable) -> None:
+        floors = self.floors
+        if floors is not None and len(floors) < len(table):  # the conversation has grown since they were set
+            floors = np.pad(floors, (0, len(table) - len(floors)), constant_values=int(Grade.P3))
         self.grading = grade_blocks(
             table,
             self.settings.thresholds,
             self.settings.weights,
-            self.floors,
+            floors,
             p0_limit=int(self.settings.p0_share * self._room),
             model=self._model,
         )
@@ -192,9 +197,6 @@ class GradedPolicy:
 
     def _value(self, table: BlockTable) -> FloatArray:
         """[n] worth of a block on the device: used in this turn, or (weighed less) in the 10 after it."""
-        value = self._persistence(table)
         if self._turn is None or len(self._turn.chance) != len(table):
-            return value
-        return (1.0 - (1.0 - self.settings.later_weight * value) * (1.0 - self._turn.chance)).astype(
-            np.float32
-        )
+            return self._persistence(table)
+        return self._turn.value
