@@ -43,6 +43,13 @@ WHY = {
     "P3": "no sign of use",
 }
 HOSTILE = "<img src=x onerror=alert(1)> & <b>bold</b>"
+CELLS = tuple(
+    tuple(
+        math.exp(-(((x - 90) / 40) ** 2) - ((y - 60) / 12) ** 2) + (0.001 if (x // 8 + y // 8) % 3 else 0.0)
+        for x in range(256)
+    )
+    for y in range(256)
+)
 
 
 def block(index: int) -> BlockView:
@@ -128,15 +135,7 @@ class ShownService:
 
     def heat(self, session_id: str, tenant: str | None = None) -> HeatView:
         self._known(session_id)
-        cells = tuple(
-            tuple(
-                math.exp(-(((x - 90) / 40) ** 2) - ((y - 60) / 12) ** 2)
-                + (0.001 if (x // 8 + y // 8) % 3 else 0.0)
-                for x in range(256)
-            )
-            for y in range(256)
-        )
-        return HeatView(session_id, 256, cells, 45 * MIB, 5, 1.0)
+        return HeatView(session_id, 256, CELLS, 45 * MIB, 5, 1.0)
 
     def events(self, since: int = 0, limit: int = 500, tenant: str | None = None) -> list[ServiceEvent]:
         return [event for event in self.happened if event.id > since][-limit:]

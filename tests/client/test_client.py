@@ -164,6 +164,28 @@ class TestCreate:
         assert served.bodies[0][1]["rtls"] == {"policy": "graded"}
 
 
+class TestKeys:
+    @pytest.fixture(autouse=True)
+    def no_credentials(self, monkeypatch):
+        for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+            monkeypatch.delenv(name, raising=False)
+
+    def test_a_server_without_keys_is_asked_without_one(self, served):
+        with zerolayer.Anthropic(base_url=served.url) as client:
+            check(client.messages.create(**ASK).rtls_metrics)
+
+    @pytest.mark.anyio
+    async def test_async(self, served):
+        async with zerolayer.AsyncAnthropic(base_url=served.url) as client:
+            check((await client.messages.create(**ASK)).rtls_metrics)
+
+    def test_the_plain_client_keeps_the_official_rule(self, served):
+        for options in ({"base_url": served.url, "enable_rtls": False}, {}):
+            with zerolayer.Anthropic(**options) as client, pytest.raises(TypeError, match="authentication"):
+                client.messages.create(**ASK)
+        assert served.bodies == []
+
+
 class TestStreaming:
     @pytest.mark.parametrize("event", ["message_delta", "message_stop"])
     def test_metrics_come_with_a_last_event(self, event):

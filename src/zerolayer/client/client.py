@@ -79,6 +79,10 @@ class _Rtls:
             return SWITCHED_OFF
         return REFUSED if self.rtls_refused else NOT_ZEROLAYER
 
+    def _needs_no_key(self, base_url: object) -> bool:
+        """A zerolayer server without keys is asked without one; elsewhere the official client's rules hold."""
+        return self.enable_rtls and not str(base_url).startswith("https://api.anthropic.com")
+
     def _copied(self, enable_rtls: bool | None, rtls_policy: str | None) -> dict[str, Any]:
         return {
             "enable_rtls": self.enable_rtls if enable_rtls is None else enable_rtls,
@@ -106,6 +110,10 @@ class Anthropic(_Rtls, anthropic.Anthropic):
     def messages(self) -> RtlsMessages:
         """The Messages API with `context_hints` and `rtls`."""
         return RtlsMessages(self)
+
+    def _validate_headers(self, headers: Any, omitted: Any) -> None:
+        if not self._needs_no_key(self.base_url):
+            super()._validate_headers(headers, omitted)
 
     def copy(
         self, *, enable_rtls: bool | None = None, rtls_policy: str | None = None, **options: Any
@@ -154,6 +162,10 @@ class AsyncAnthropic(_Rtls, anthropic.AsyncAnthropic):
     def messages(self) -> AsyncRtlsMessages:
         """The Messages API with `context_hints` and `rtls`."""
         return AsyncRtlsMessages(self)
+
+    def _validate_headers(self, headers: Any, omitted: Any) -> None:
+        if not self._needs_no_key(self.base_url):
+            super()._validate_headers(headers, omitted)
 
     def copy(
         self, *, enable_rtls: bool | None = None, rtls_policy: str | None = None, **options: Any

@@ -10,10 +10,11 @@ import { showChoice, showEvents, showPolicies, showSessions, showTiles } from ".
 const POLL_MS = 1000;
 const SLOW_POLLS = 15; // what changes rarely is asked every so many polls
 const KEPT_EVENTS = 2000;
+const PATIENCE = 4; // a document's blocks are asked again after so many times what they took: a large one is slow
 
 const byId = (id) => document.getElementById(id);
 const select = byId("session");
-const state = { polls: 0, events: [], last: 0, started: 0, sessions: [], byHand: false, seen: "", failed: new Map() };
+const state = { polls: 0, events: [], last: 0, started: 0, sessions: [], byHand: false, seen: "", next: 0, failed: new Map() };
 
 const grade = (name) => ({ label: name, color: `--${name.toLowerCase()}`, value: (t) => t.grade_tokens[name] || 0 });
 const tier = (name) => ({ label: name, color: `--${name}`, value: (t) => t.tier_bytes[name] || 0 });
@@ -88,7 +89,8 @@ const showTotals = (totals) => {
 const showAllSessions = ({ sessions }) => {
   state.sessions = sessions;
   showChoice(select, sessions);
-  if (!state.byHand) select.value = (sessions.find((s) => s.state !== "stored") || sessions[0] || { id: "" }).id;
+  // What somebody looks at is not taken away by the next question to another document.
+  if (!state.byHand && !strip.box.matches(":hover")) select.value = (sessions.find((s) => s.state !== "stored") || sessions[0] || { id: "" }).id;
   showSessions(sessions, select.value);
 };
 
@@ -115,7 +117,7 @@ const showChosen = async () => {
   }
   const { id, turns, tier_tokens, grade_blocks, tokens_read, pin_blocks, state: now } = session;
   const seen = JSON.stringify([id, turns, tier_tokens, grade_blocks, tokens_read, pin_blocks, now]);
-  if (seen === state.seen) return;
+  if (seen === state.seen || (id === strip.session && Date.now() < state.next)) return;
   if (now === "stored") { // it has no arena: nothing to draw until it is used again
     heat.show(null, session.title);
     strip.show(id, session.title, []);
@@ -124,11 +126,13 @@ const showChosen = async () => {
   }
   const query = `?session_id=${encodeURIComponent(id)}`;
   let complete = 0;
+  const asked = Date.now();
   await Promise.all([
     ask(`v1/rtls/blocks${query}`, ({ blocks }) => { complete += 1; strip.show(id, session.title, blocks); }),
     ask(`v1/rtls/heat${query}`, (answer) => { complete += 1; heat.show(answer.heat, session.title); }),
   ]);
   if (complete === 2) state.seen = seen;
+  state.next = Date.now() + PATIENCE * (Date.now() - asked);
 };
 
 const poll = async () => {
@@ -176,6 +180,7 @@ select.addEventListener("change", () => {
   showSessions(state.sessions, select.value);
   showChosen().then(showErrors);
 });
+["click", "keydown"].forEach((kind) => strip.box.addEventListener(kind, () => { state.byHand = true; }));
 byId("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   setKey(byId("key").value);
