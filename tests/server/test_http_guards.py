@@ -98,7 +98,11 @@ class TestHosts:
         for options in ({}, {"local_only": True}):
             for path in ("/v1/messages/", "/v1/messages", "/nothing"):
                 headers = {"host": host.encode()}
-                assert client_of(**options).post(path, json={}, headers=headers).status_code in {400, 403, 404}
+                assert client_of(**options).post(path, json={}, headers=headers).status_code in {
+                    400,
+                    403,
+                    404,
+                }
 
     def test_no_other_page_is_let_in(self):
         response = client_of().options(
