@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
+
+
+class Pieces(Protocol):
+    """Takes tokens in and gives text out."""
+
+    def add(self, token: int) -> None:
+        """Take in a token; what it settles is given out."""
+        ...
+
+    def finish(self) -> str:
+        """The whole text; gives out what is left."""
+        ...
 
 
 class TextPieces:

@@ -57,10 +57,12 @@ class Recaller:
         table.match[:] = fuse(signals.padded(len(table)), self._attention)
         table.match[: settings.sink_blocks] = 0.0
         knit_tokens = int(settings.knit_share * settings.attend_blocks * settings.block_tokens)
+        self._bring_pinned(reserve, metrics)
         plan = planner.plan_turn(self._scheduler.policy, table, reserve, knit_tokens)
         needed = self._needed()
         ws.bring(plan, self._in_sight(plan, needed), reserve)
-        metrics.recalled_blocks, metrics.evicted_blocks = len(plan.load), len(plan.evict)
+        metrics.recalled_blocks += len(plan.load)
+        metrics.evicted_blocks += len(plan.evict)
         for block in needed:
             if table.resident[block]:
                 continue
@@ -72,6 +74,18 @@ class Recaller:
             metrics.fault_blocks += len(fault.load)
             metrics.evicted_blocks += len(fault.evict)
         return plan
+
+    def _bring_pinned(self, reserve: int, metrics: TurnMetrics) -> None:
+        """What is pinned and away comes to the device, whatever the policy thinks of it."""
+        scheduler = self._scheduler
+        table = scheduler.table
+        away = np.flatnonzero(table.pinned & ~table.resident).tolist()
+        plan = planner.plan_pinned(scheduler.policy, table, away, reserve)
+        if plan.load:
+            seen = set(scheduler.arena.occupant[: scheduler.arena.in_sight].tolist()) - set(plan.evict)
+            scheduler.working_set.bring(plan, sorted({*seen, *plan.load}), reserve)
+            metrics.recalled_blocks += len(plan.load)
+            metrics.evicted_blocks += len(plan.evict)
 
     def share_of_attention(self, resident: BoolArray) -> float:
         """Share of the question's attention on the document that may fall on `resident` [blocks], sinks left out.

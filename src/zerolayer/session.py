@@ -28,7 +28,7 @@ from zerolayer.perception.citations import cite
 from zerolayer.perception.intent import AskedTurn, IntentForecast, NextNeed
 from zerolayer.perception.recall import Signals
 from zerolayer.perception.retrieval_heads import retrieval_heads
-from zerolayer.pieces import TextPieces
+from zerolayer.pieces import Pieces, TextPieces
 from zerolayer.prefetching import PrefetchReport
 from zerolayer.reading import Reader, ReadReport
 from zerolayer.scheduler import Scheduler, TurnResult, finish
@@ -105,6 +105,16 @@ class Session:
         return self._info.id
 
     @property
+    def info(self) -> SessionInfo:
+        """What the store says of the documents."""
+        return self._info
+
+    @property
+    def has_scheduler(self) -> bool:
+        """Whether `scheduler` is there already: asking for it makes one, with an arena."""
+        return self._reader.has_scheduler
+
+    @property
     def policy(self) -> Policy:
         """Who decides."""
         return self._policy
@@ -139,9 +149,13 @@ class Session:
         self,
         on_progress: Callable[[ReadProgress], None] | None = None,
         until: Callable[[], bool] | None = None,
+        encode: bool = True,
     ) -> ReadReport:
-        """Read what storage does not hold yet, as long as `until` is false. Stops and resumes at block granularity."""
-        return self._reader.read(on_progress, until, prepare=self.index.encode)
+        """Read what storage does not hold yet, as long as `until` is false. Stops and resumes at block granularity.
+
+        Without `encode` the blocks' sentence vectors are left to whoever calls `index.encode`.
+        """
+        return self._reader.read(on_progress, until, prepare=self.index.encode if encode else None)
 
     @property
     def read_report(self) -> ReadReport:
@@ -176,9 +190,7 @@ class Session:
         decoding = Decoding(max_new_tokens or self.settings.max_new_tokens, keep=keep)
         return finish(self.answer_steps(question, decoding, pieces), pieces.add)
 
-    def answer_steps(
-        self, question: str, decoding: Decoding, pieces: TextPieces, begun: str = ""
-    ) -> AnswerSteps:
+    def answer_steps(self, question: str, decoding: Decoding, pieces: Pieces, begun: str = "") -> AnswerSteps:
         """As `answer`, in steps, of a document that has been read or is answered early.
 
         Whoever takes the steps adds each token to `pieces`. `begun` is how the answer begins, where that is given.

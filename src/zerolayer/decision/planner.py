@@ -57,6 +57,19 @@ def plan_fault(policy: Policy, table: BlockTable, fault: int, reserve_blocks: in
     return Plan(tuple(evict), tuple(load), reason=f"fault of block {fault}")
 
 
+def plan_pinned(policy: Policy, table: BlockTable, blocks: Sequence[int], reserve_blocks: int = 0) -> Plan:
+    """Loads of pinned blocks that are away, and what leaves for them; an empty plan where none is.
+
+    Raises BudgetError if they do not fit beside the reserve.
+    """
+    if not blocks:
+        return Plan(reason="all pinned blocks are resident")
+    if len(blocks) > _room(table, reserve_blocks):
+        raise _too_small(table, f"{len(blocks)} more pinned blocks")
+    evict = _evict(policy, table, len(blocks) + reserve_blocks - table.free)
+    return Plan(tuple(evict), tuple(blocks), reason=f"{len(blocks)} pinned blocks")
+
+
 def plan_room(policy: Policy, table: BlockTable, count: int) -> Plan:
     """Evictions that free `count` slots for blocks about to be computed. Raises BudgetError if impossible."""
     if _room(table, count) < 0:

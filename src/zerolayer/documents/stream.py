@@ -119,7 +119,7 @@ def build_stream(
     end = len(text)
     spans = [(0, 0)] * len(head) + [(int(a), int(b)) for a, b in encoded["offset_mapping"]]
     filler = tokenizer("\n", add_special_tokens=False)["input_ids"][-1]
-    missing = -len(token_ids) % block_tokens
+    missing = -len(token_ids) % block_tokens or (0 if token_ids else block_tokens)
     token_ids += [filler] * missing
     spans += [(end, end)] * missing
     stream = DocumentStream(tuple(documents), text, starts, token_ids, spans, (), len(encoded["input_ids"]))

@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import copy
+import importlib
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
-from zerolayer.config import Settings
+from zerolayer.config import Settings, parse_size
+from zerolayer.core import Tier
+from zerolayer.decision.grading import Thresholds as Cuts
+from zerolayer.decision.policy import GradingPolicy
+from zerolayer.decision.presets import get_preset
+from zerolayer.decision.registry import create_policy
+from zerolayer.documents.stream import build_stream, prompt_frame
+from zerolayer.errors import SettingError, UnknownNameError, UsageError
+from zerolayer.server.conversation import Conversation, DocumentReader, read_conversation
+from zerolayer.server.counters import percentiles
+from zerolayer.server.jobs import RunningTurn
 from zerolayer.server.options import ServiceOptions
-from zerolayer.server.turns import Thresholds, TurnEvent, TurnRequest
+from zerolayer.server.pool import Live, Pool
+from zerolayer.server.showing import (
+    block_views,
+    heat_view,
+    need_view,
+    policy_views,
+    session_view,
+    stored_view,
+)
+from zerolayer.server.turns import Thresholds, TurnRequest
 from zerolayer.server.views import (
     BlockView,
     HeatView,
@@ -19,23 +45,12 @@ from zerolayer.server.views import (
     SessionView,
     Totals,
 )
+from zerolayer.server.worker import Worker
 
+__all__ = ["RunningTurn", "Service"]
 
-class RunningTurn:
-    """One turn that was taken in. Events may be awaited from any event loop, once."""
-
-    @property
-    def session_id(self) -> str:
-        """The conversation's session; empty until the turn has been matched to one."""
-        raise NotImplementedError
-
-    def events(self) -> AsyncIterator[TurnEvent]:
-        """Everything that happens to the turn, in order, up to Finished or Failed."""
-        raise NotImplementedError
-
-    def cancel(self) -> None:
-        """The client has left: the turn stops within one quantum. Safe from any thread, and more than once."""
-        raise NotImplementedError
+LEAST_DISK_BYTES = 64 << 20
+"""With less than this free on the store's disk the service is not ready."""
 
 
 class Service:
@@ -48,75 +63,302 @@ class Service:
     def __init__(self, settings: Settings, options: ServiceOptions | None = None) -> None:
         """Cheap: loads nothing. Raises SettingError, UnknownNameError."""
         self.settings, self.options = settings, options or ServiceOptions()
+        create_policy(settings.policy)
+        parse_size(self.options.device_budget, "device budget")
+        self._worker = Worker(settings, self.options)
+        self._documents = DocumentReader()
+        self._tokenizer: Any = None  # a copy: tokenizers are not safe to share between threads
+        self._counting = threading.Lock()
+        self._created = time.time()
 
     def start(self) -> None:
-        """Start the engine thread: it loads the model, answers a warm-up question, and is ready then."""
-        raise NotImplementedError
+        """Start the engine thread: it loads the model, warms up, and is ready then."""
+        self._worker.start()
 
     def close(self) -> None:
         """Stop: running turns fail, everything that was read and said is stored, threads have ended."""
-        raise NotImplementedError
+        self._worker.close()
 
     def ready(self) -> Readiness:
         """Whether turns are answered without delay."""
-        raise NotImplementedError
+        reasons = [self._worker.starting] if self._worker.starting else []
+        available = _available_memory()
+        if available is not None and available < self.options.least_host_bytes:
+            reasons.append(
+                f"{available / 2**30:.1f} GiB of host memory are available; "
+                f"{self.options.least_host_bytes / 2**30:.1f} GiB are needed"
+            )
+        if self._worker.pool is not None:
+            free = shutil.disk_usage(self._worker.pool.store.root).free
+            if free < LEAST_DISK_BYTES:
+                reasons.append(f"{free / 2**20:.0f} MiB of disk are free; blocks can no longer be written")
+        if self._worker.waiting >= self.options.max_waiting:
+            reasons.append(f"{self._worker.waiting} turns wait; no further one is taken in")
+        return Readiness(not reasons, tuple(reasons))
 
     def submit(self, request: TurnRequest) -> RunningTurn:
         """Take a turn in: it is parsed here (a PDF may take a second) and queued.
 
         Raises UsageError or DocumentError where the request is wrong, OverloadedError where too many wait.
         """
-        raise NotImplementedError
+        _check(request)
+        return self._worker.submit(request, read_conversation(request, self._documents))
 
     def count_tokens(self, request: TurnRequest) -> int:
         """Tokens of the whole prompt, as it would be computed without anything stored. Raises as `submit`."""
-        raise NotImplementedError
+        conversation = read_conversation(request, self._documents)
+        with self._counting:
+            if self._tokenizer is None:
+                pool = self._pool()
+                self._tokenizer = self._worker.call(lambda: copy.deepcopy(pool.engine.tokenizer))
+            return _prompt_tokens(conversation, self._tokenizer, self.settings.block_tokens)
 
     def models(self) -> list[ModelView]:
         """The model that answers."""
-        raise NotImplementedError
+        name, pool = self.settings.model, self._worker.pool
+        window, fingerprint, device = 0, "", self.settings.device
+        if pool is not None:
+            engine = pool.engine
+            window, fingerprint, device = engine.window, engine.fingerprint, str(engine.device)
+        most = self.options.max_output_tokens
+        return [ModelView(name, name, self._created, window, most, fingerprint, device)]
 
     def sessions(self, tenant: str | None = None) -> list[SessionView]:
         """Live and stored sessions, the latest used first; of one tenant where one is given."""
-        raise NotImplementedError
+
+        def look() -> list[SessionView]:
+            pool = self._worker.pool
+            if pool is None:
+                return []
+            live = sorted(pool.live.values(), key=lambda live: -live.used)
+            views = [session_view(one, self.settings.model) for one in live]
+            opened = {view.stored_id for view in views}
+            stored = [stored_view(one, self.settings.model) for one in pool.store.list()]
+            views += [view for view in stored if view.id not in opened]
+            return [view for view in views if tenant is None or view.tenant == tenant]
+
+        return self._worker.call(look)
 
     def blocks(self, session_id: str, tenant: str | None = None) -> list[BlockView]:
         """The blocks of a live session. Raises UnknownNameError."""
-        raise NotImplementedError
+        return self._worker.call(lambda: block_views(self._live(session_id, tenant)))
 
     def events(self, since: int = 0, limit: int = 500, tenant: str | None = None) -> list[ServiceEvent]:
         """Events with an id above `since`, oldest first: at most `limit`, the latest of them."""
-        raise NotImplementedError
+        return self._worker.events.since(since, limit, tenant)
 
     def heat(self, session_id: str, tenant: str | None = None) -> HeatView | None:
         """The heat map of a live session; None before its first turn. Raises UnknownNameError."""
-        raise NotImplementedError
+        return self._worker.call(lambda: heat_view(self._live(session_id, tenant)))
 
     def totals(self) -> Totals:
         """Counters since the service started."""
-        raise NotImplementedError
+        return self._worker.call(lambda: totals_of(self._worker))
 
     def set_thresholds(
         self, thresholds: Thresholds, session_id: str | None = None, tenant: str | None = None
     ) -> None:
         """Move the cuts of a session, or (None) of the tenant's sessions and of those to come.
 
-        Raises SettingError for impossible cuts, UnknownNameError.
+        Raises SettingError for impossible cuts and where the session's policy does not grade, UnknownNameError.
         """
-        raise NotImplementedError
+        cuts = Cuts(thresholds.p0_min, thresholds.p1_min, thresholds.p2_min)
+
+        def move() -> None:
+            if session_id is not None:
+                live = self._live(session_id, tenant)
+                if not isinstance(live.session.policy, GradingPolicy):
+                    raise SettingError(
+                        f"session {session_id!r} is decided by {live.policy!r}, which does not grade; "
+                        "ask with a policy that does, such as graded"
+                    )
+                live.session.set_entropy_thresholds(cuts.p0_min, cuts.p1_min, cuts.p2_min)
+                return
+            turning, pool = self._worker.turning, self._pool()
+            assert turning is not None
+            turning.thresholds[tenant or ""] = cuts
+            for live in pool.live.values():
+                if live.tenant == (tenant or "") and isinstance(live.session.policy, GradingPolicy):
+                    live.session.set_entropy_thresholds(cuts.p0_min, cuts.p1_min, cuts.p2_min)
+
+        self._worker.call(move)
 
     def predict_intent(
         self, session_id: str, tenant: str | None = None, history: Sequence[str] | None = None
     ) -> IntentView:
         """Where the next question is likely to go. Raises UnknownNameError."""
-        raise NotImplementedError
+
+        def forecast() -> IntentView:
+            found = self._live(session_id, tenant).session.forecast_intent(history)
+            return IntentView(
+                session_id,
+                tuple(map(need_view, found.needs)),
+                found.other,
+                found.entropy_bits,
+                found.entropy,
+                {str(act): chance for act, chance in found.acts.items()},
+                dict(found.ways),
+            )
+
+        return self._worker.call(forecast)
 
     def prefetch_intent(
         self, session_id: str, tenant: str | None = None, history: Sequence[str] | None = None
     ) -> PrefetchView:
-        """Warm the blocks of the likeliest needs. Raises UnknownNameError, StoreFullError."""
-        raise NotImplementedError
+        """Warm the blocks of the likeliest needs. Nothing moves while the session answers, or has no device memory.
+
+        Raises UnknownNameError, StoreFullError.
+        """
+
+        def prefetch() -> PrefetchView:
+            live = self._live(session_id, tenant)
+            needs = tuple(map(need_view, live.session.forecast_intent(history).needs))
+            if live.busy or not live.holds or not live.session.is_read:
+                return PrefetchView(session_id, needs, (), (), (), (), 0, 0)
+            report = live.session.prefetch_intent(history)
+            return PrefetchView(
+                session_id,
+                needs,
+                report.wanted,
+                report.resident,
+                report.to_host,
+                report.to_device,
+                report.host_bytes,
+                report.device_bytes,
+            )
+
+        return self._worker.call(prefetch)
 
     def policies(self) -> list[PolicyView]:
         """Policies and presets that a request may name."""
-        raise NotImplementedError
+        pool = self._worker.pool
+        used = Counter(live.policy for live in list(pool.live.values())) if pool is not None else Counter()
+        return policy_views(self.settings.policy, used)
+
+    def _pool(self) -> Pool:
+        """The pool. Raises UsageError before the model is loaded."""
+        if self._worker.pool is None:
+            raise UsageError(f"{self._worker.starting}; wait until the service is ready")
+        return self._worker.pool
+
+    def _live(self, session_id: str, tenant: str | None) -> Live:
+        """A live session of this tenant (None: of any). Raises UnknownNameError, which names no other's."""
+        live = self._pool().live
+        found = live.get(session_id)
+        if found is None or (tenant is not None and found.tenant != tenant):
+            known = [one.id for one in live.values() if tenant is None or one.tenant == tenant]
+            raise UnknownNameError("live session", session_id, known)
+        return found
+
+
+def _check(request: TurnRequest) -> None:
+    """What a request names must exist. Raises UnknownNameError, SettingError, UsageError."""
+    if request.sampling.max_tokens < 1:
+        raise UsageError(f"max_tokens is {request.sampling.max_tokens}; it must be at least 1")
+    if request.rtls.policy is not None:
+        create_policy(request.rtls.policy)
+    if request.rtls.preset is not None:
+        get_preset(request.rtls.preset)
+    cuts = request.rtls.thresholds
+    if cuts is not None:
+        Cuts(cuts.p0_min, cuts.p1_min, cuts.p2_min)
+
+
+def _prompt_tokens(conversation: Conversation, tokenizer: Any, width: int) -> int:
+    """Tokens of the documents in their frame, filled to whole blocks, of the turns so far, and of the question."""
+    sources = conversation.sources
+    frame = prompt_frame(tokenizer, conversation.system, bool(sources))
+    documents = [source.document for source in sources]
+    titled = [source.titled for source in sources]
+    count = len(build_stream(documents, tokenizer, frame, width, "", titled).token_ids)
+    asked = False
+    for turn in (*conversation.turns, None):
+        text = conversation.question if turn is None else turn.question
+        said = frame.follow_up(text) if asked else frame.question(text)
+        said += conversation.begun if turn is None else turn.answer
+        count += len(tokenizer(said, add_special_tokens=False)["input_ids"])
+        asked = True
+    return count
+
+
+def _available_memory() -> int | None:
+    """Bytes of host memory that may be taken without swapping; None where the system does not tell."""
+    try:
+        psutil: Any = importlib.import_module("psutil")  # comes with the hf extra
+    except ImportError:
+        return None
+    return int(psutil.virtual_memory().available)
+
+
+def totals_of(worker: Worker) -> Totals:
+    """The service's counters as one record."""
+    counters, pool = worker.counters, worker.pool
+    loads, window, sums = counters.loads, counters.window, counters.sums
+    tokens: Counter[str] = Counter()
+    grades: Counter[str] = Counter()
+    bytes_, capacity = dict.fromkeys((t.value for t in (Tier.DEVICE, Tier.HOST, Tier.DISK)), 0), {}
+    lives = list(pool.live.values()) if pool is not None else []
+    width = worker.settings.block_tokens
+    if pool is not None:
+        for live in lives:
+            view = session_view(live, "")
+            tokens.update(view.tier_tokens)
+            grades.update(view.grade_blocks)
+        bytes_ = {
+            Tier.DEVICE.value: sum(live.session.device_bytes for live in lives),
+            Tier.HOST.value: pool.host.used_bytes,
+            Tier.DISK.value: pool.store.claimed_bytes,
+        }
+        capacity = {
+            Tier.DEVICE.value: pool.budget,
+            Tier.HOST.value: pool.host.capacity_bytes,
+            Tier.DISK.value: pool.store.disk_budget,
+        }
+    judged, window_judged = loads.used + loads.wasted, window.used + window.wasted
+    names = (
+        "turns", "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens", "faults",
+        "discarded_tokens", "recomputed_tokens", "recalled_tokens", "prefilled_tokens", "corrupt_blocks",
+        "evicted_p3_tokens", "window_cut_tokens",
+    )  # fmt: skip
+    decode = list(counters.decode_s)
+    return Totals(
+        started=counters.started,
+        uptime_s=time.time() - counters.started,
+        requests={name: counters.outcomes[name] for name in ("finished", "failed", "cancelled", "refused")},
+        **{name: sums[name] for name in names},
+        loads=loads.loads,
+        loads_used=loads.used,
+        wasted_loads=loads.wasted,
+        loads_waiting=sum(_waiting_loads(live) for live in lives),
+        evictions=loads.evictions,
+        used_block_turns=loads.used_blocks,
+        covered_block_turns=loads.covered,
+        wasted_share=loads.wasted / judged if judged else 0.0,
+        coverage=loads.covered / loads.used_blocks if loads.used_blocks else 1.0,
+        window_loads=window.loads,
+        window_wasted_loads=window.wasted,
+        window_wasted_share=window.wasted / window_judged if window_judged else 0.0,
+        window_coverage=window.covered / window.used_blocks if window.used_blocks else 1.0,
+        p0_access_latency_us=percentiles(counters.p0_us),
+        ttft_s=percentiles(counters.ttft_s),
+        decode_s_per_token=sum(decode) / len(decode) if decode else 0.0,
+        queue_length=worker.waiting,
+        running=worker.running,
+        sessions_live=len(lives),
+        sessions_parked=sum(not live.holds and live.turns > 0 for live in lives),
+        device_bytes=bytes_[Tier.DEVICE.value],
+        device_budget_bytes=pool.budget if pool is not None else 0,
+        tier_bytes=bytes_,
+        tier_capacity_bytes=capacity,
+        tier_tokens=dict(tokens),
+        grade_blocks=dict(grades),
+        grade_tokens={name: count * width for name, count in grades.items()},
+        pinned_blocks=sum(len(live.pins.blocks) for live in lives),
+        parks=pool.parks if pool is not None else 0,
+        resumes=pool.resumes if pool is not None else 0,
+        host_available_bytes=_available_memory(),
+    )
+
+
+def _waiting_loads(live: Live) -> int:
+    return live.session.scheduler.working_set.loads.waiting if live.session.has_scheduler else 0

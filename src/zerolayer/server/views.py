@@ -71,6 +71,7 @@ class SessionView:
     expires: float | None = None  # the latest of its pins and cache_control's ttl
     calibration_drift: float | None = None
     thresholds: dict[str, float] | None = None  # p0_min, p1_min, p2_min where the policy grades
+    stored_id: str = ""  # of its documents in the store
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,8 @@ class TierHierarchy:
         self.disk = disk
         self.protected: AbstractSet[str] = frozenset()
         """Ids whose host copies are dropped last."""
+        self.stored: Callable[[str], bool] = self.disk.__contains__
+        """Whether a host copy may go: several sessions that share a host tier know each other's blocks by this."""
         self.counters = {Tier.HOST: TierCounters(), Tier.DISK: TierCounters()}
         self._reserve = reserve
         self._lock = threading.RLock()
@@ -172,7 +174,7 @@ class TierHierarchy:
         in_order = list(self.host.keys())
         for protected in (False, True):  # protected copies go last
             for key in in_order:
-                if (key in self.protected) is protected and key != incoming and key in self.disk:
+                if (key in self.protected) is protected and key != incoming and self.stored(key):
                     victims.append(key)
                     shortage -= self.host.size_of(key)
                     if shortage <= 0:

@@ -36,6 +36,7 @@ class SessionInfo:
     early_forms: dict[str, int] = field(
         default_factory=dict
     )  # ids of blocks computed out of order → block index
+    tenant: str = ""  # whose it is, where a service keeps tenants apart
     grade: str = "P1"  # P3 when no process has the session open
 
 
