@@ -229,17 +229,41 @@ CHECKS: tuple[Callable[[], Check], ...] = (
 
 
 @click.command()
+@click.option("--measure", is_flag=True, help="Measure codecs and bandwidths, and keep them for simulations.")
 @json_option
-def doctor(as_json: bool) -> int:
+def doctor(measure: bool, as_json: bool) -> int:
     """Say what works on this machine: OK, FALLBACK (why) or MISSING (how to fix).
 
-    Exit code 1 when something that is needed is missing.
+    Exit code 1 when something that is needed is missing. With --measure (seconds) the bandwidths from disk to host
+    and from host to the device, and how fast codecs decode, are written to the store directory; `policy train` and
+    `policy eval --documents` read them.
     """
     checks = [check() for check in CHECKS]
     ok = not any(check.needed and check.status is Status.MISSING for check in checks)
+    figures = _measure() if measure and ok else None
     if as_json:
-        emit_json({"ok": ok, "checks": checks})
+        emit_json({"ok": ok, "checks": checks} | ({"measured": figures} if figures else {}))
     else:
         for check in checks:
             click.echo(f"{check.status:<8}  {check.name:<20}  {check.detail}")
+        for name, figure in (figures or {}).items():
+            click.echo(f"MEASURED  {name:<20}  {figure}")
     return 0 if ok else 1
+
+
+def _measure() -> dict[str, Any]:
+    """Figures by name, as they were written."""
+    from zerolayer.config import cache_dir
+    from zerolayer.learning.machine import measure, write_costs
+
+    costs = measure(cache_dir())
+    decoding = {
+        f"{name}_decode_bytes_per_s": round(1.0 / codec.decode_s_per_byte)
+        for name, codec in costs.codecs.items()
+    }
+    return {
+        "host_to_device_bytes_per_s": round(costs.host_bytes_per_s),
+        "disk_to_host_bytes_per_s": round(costs.disk_bytes_per_s),
+        **decoding,
+        "file": str(write_costs(costs)),
+    }

@@ -30,6 +30,7 @@ def evaluate_sessions(
     """Run the evaluation and print it; the exit code."""
     from zerolayer.decision.registry import DEFAULT_POLICY, POLICIES, create_policy
     from zerolayer.learning.document_eval import BOUNDS, evaluate_documents
+    from zerolayer.learning.machine import machine_costs
 
     chosen = list(dict.fromkeys([*names, DEFAULT_POLICY])) if names else list(POLICIES)
     for name in chosen:
@@ -37,7 +38,9 @@ def evaluate_sessions(
     with progress("reading", "documents") as update:
         sessions, demand = read_sessions(source, split, model, seed, update)
     with progress("replaying", "policies") as update:
-        found = evaluate_documents(sessions, (*chosen, *BOUNDS), seed=seed, on_progress=update)
+        found = evaluate_documents(
+            sessions, (*chosen, *BOUNDS), seed=seed, on_progress=update, costs=machine_costs()
+        )
     result = {"documents": str(source), "demand": demand, **found, "meets_bar": meets_bar(found["default"])}
     if as_json:
         emit_json(result)

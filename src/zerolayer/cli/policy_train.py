@@ -40,11 +40,12 @@ def train(
     from zerolayer.learning.calibrate_documents import labelled_sessions
     from zerolayer.learning.env import EnvSettings
     from zerolayer.learning.labelled import labelled_contracts
+    from zerolayer.learning.machine import machine_costs
     from zerolayer.learning.ppo_export import default_score, export, split, train_seeds
     from zerolayer.learning.ppo_train import TrainSettings
 
     weights, settings = get_preset(preset).weights, TrainSettings(steps=steps, seed=seed)
-    environment = EnvSettings(weights=weights, calibrated=True)
+    environment = EnvSettings(weights=weights, costs=machine_costs(), calibrated=True)
     with progress("reading", "documents") as update:
         sessions = labelled_sessions(labelled_contracts(data, "train"), tokenizer_of(model), 0, update)
     with progress("training", "turns") as update:

@@ -93,6 +93,7 @@ def evaluate_documents(
     create: Callable[[str], Policy] = create_policy,
     seed: int = 0,
     on_progress: Callable[[int, int], None] | None = None,
+    costs: TierCosts | None = None,
 ) -> dict[str, Any]:
     """Replay all `sessions` with all `policies`, a new object each.
 
@@ -101,7 +102,7 @@ def evaluate_documents(
     fits into its device is left out. Raises UsageError if that leaves none.
     """
     tables: dict[str, dict[str, Any]] = {name: {} for name in policies}
-    costs = TierCosts()
+    priced = costs or TierCosts()
     done, total = 0, len(shares) * len(policies)
     for share in shares:
         chosen = [
@@ -114,7 +115,7 @@ def evaluate_documents(
             run = _Run()
             for session, best in zip(chosen, optimal, strict=True):
                 policy = None if name == OPTIMAL else live_policy(name, session, create)
-                result = best if policy is None else _played(session, policy, share, costs, run)
+                result = best if policy is None else _played(session, policy, share, priced, run)
                 run.add(result, best.loads)
             tables[name][f"{share:.0%}"] = _report(run, seed)
             done += 1
