@@ -174,7 +174,9 @@ class ShownService:
 @contextmanager
 def serving(service: Any, **options: Any) -> Iterator[str]:
     """The real app over a service, in a thread, on a free port of this machine; yields its address."""
-    config = uvicorn.Config(create_app(service, HttpOptions(**options)), port=0, log_level="error")
+    config = uvicorn.Config(
+        create_app(service, HttpOptions(**options)), port=0, log_level="error", timeout_graceful_shutdown=1
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -183,5 +185,5 @@ def serving(service: Any, **options: Any) -> Iterator[str]:
             time.sleep(0.02)
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
     finally:
-        server.should_exit = server.force_exit = True
+        server.should_exit = True
         thread.join()

@@ -20,15 +20,16 @@ const grade = (name) => ({ label: name, color: `--${name.toLowerCase()}`, value:
 const tier = (name) => ({ label: name, color: `--${name}`, value: (t) => t.tier_bytes[name] || 0 });
 const when = (condition, value) => (condition ? value : null);
 const powersOfTwo = Array.from({ length: 50 }, (_, power) => 2 ** power);
+const whole = Array.from({ length: 36 }, (_, index) => [1, 2, 5][index % 3] * 10 ** Math.floor(index / 3));
 const wide = (plot, low, high) => [0, Math.max(1, high || 0) * 1.08];
 
 const charts = [
   new Chart("tiers", [tier("device"), tier("host"), tier("disk")], { format: bytes, steps: powersOfTwo, stacked: true, label: "Bytes of KV by tier" }),
-  new Chart("grades", ["P0", "P1", "P2", "P3"].map(grade), { format: tokens, axis: count, stacked: true, label: "Tokens by grade" }),
+  new Chart("grades", ["P0", "P1", "P2", "P3"].map(grade), { format: tokens, axis: count, steps: whole, stacked: true, label: "Tokens by grade" }),
   new Chart("discarded", [
     { label: "this server", color: "--ours", value: (t) => t.discarded_tokens },
     { label: "static window", color: "--window", dash: [6, 4], value: (t) => t.window_cut_tokens },
-  ], { format: tokens, axis: count, range: wide, label: "Tokens discarded by poor scheduling" }),
+  ], { format: tokens, axis: count, steps: whole, range: wide, label: "Tokens discarded by poor scheduling" }),
   new Chart("waste", [
     { label: "waste", color: "--waste", value: (t) => when(t.loads_used + t.wasted_loads, t.wasted_share) },
     { label: "coverage", color: "--ours", value: (t) => when(t.used_block_turns, t.coverage) },

@@ -35,7 +35,7 @@ export const microseconds = (value) => (known(value) ? `${digits(value)} µs` : 
 
 export const seconds = (value) => {
   if (!known(value)) return NONE;
-  if (value < 1) return `${digits(1000 * value)} ms`;
+  if (value > 0 && value < 1) return `${digits(1000 * value)} ms`;
   if (value < 120) return `${value.toFixed(value < 10 ? 2 : 0)} s`;
   if (value < 7200) return `${whole.format(value / 60)} min`;
   if (value < 172800) return `${whole.format(value / 3600)} h`;
