@@ -44,10 +44,15 @@ class RunningTurn:
         return self._cancelled
 
     def cancel(self) -> None:
-        """The client has left: the turn stops within one quantum. Safe from any thread, and more than once."""
-        if not self._cancelled:
+        """The client has left: the turn stops within one quantum. Safe from any thread, and more than once.
+
+        A turn that has told its end is not cancelled: whoever leaves then has heard all of it.
+        """
+        with self._lock:
+            if self.ended or self._cancelled:
+                return
             self._cancelled = True
-            self._on_cancel()
+        self._on_cancel()
 
     def tell(self, event: TurnEvent) -> None:
         """The engine's side: add an event. Nothing is heard after the last one."""
