@@ -49,6 +49,7 @@ class HintReport(BaseModel):
     occurrences: int = 0
     blocks: list[int] = Field(default=[])
     reason: str = ""
+    grade: str = ""  # P0 | P1
 
 
 class ScheduledInstruction(BaseModel):
@@ -88,6 +89,7 @@ class RtlsMetrics(BaseModel):
     prefill_s: float = 0.0
     decode_s_per_token: float = 0.0
     device_bytes: int = 0
+    early: bool = False  # answered before the document was read, from what the question points at
 
     @property
     def active(self) -> bool:

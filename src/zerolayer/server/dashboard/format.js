@@ -46,7 +46,7 @@ export const nanoseconds = (value) => (!known(value) ? NONE : value < 1000 ? `${
 
 // A number whose name ends in its unit, such as ttft_s or input_tokens: [name, number with its unit].
 const UNITS = [
-  [/_us$/, microseconds], [/_ns$/, nanoseconds], [/_ms$/, (value) => seconds(value / 1000)], [/_s$/, seconds],
+  [/_us$/, microseconds], [/^seconds$/, seconds], [/_ns$/, nanoseconds], [/_ms$/, (value) => seconds(value / 1000)], [/_s$/, seconds],
   [/_?bytes$/, bytes], [/_pct$/, (value) => percent(value / 100)], [/_share$/, percent],
   [/_?(tokens|blocks|loads|turns|pages)$/, (value, unit) => `${count(value)} ${unit}`],
 ];
