@@ -180,10 +180,10 @@ def _run(service: Service, server: uvicorn.Server, listening: socket.socket) -> 
         threading.Thread(target=_say_when_ready, args=(service, server), daemon=True).start()
         server.run(sockets=[listening])
     finally:
-        note("stopping; what was read and said is stored")
-        service.close()
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, handler)  # from here on a second Ctrl-C ends the process at once
+        note("stopping; storing what was read and said")
+        service.close()
     return 130 if signal.SIGINT in caught else 0
 
 
