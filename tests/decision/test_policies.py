@@ -213,7 +213,7 @@ def test_bad_out_of_tree_spec(spec, message):
 
 
 def test_unknown_policy_lists_the_known_ones():
-    with pytest.raises(UnknownNameError, match="graded, lru, module:Class, sparing, static-window"):
+    with pytest.raises(UnknownNameError, match="graded, lru, module:Class, ppo, sparing, static-window"):
         create_policy("mru")
 
 

@@ -61,13 +61,19 @@ def _summary(entry: Any) -> str:
 
 
 @policy.command("show")
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw the learning curves of ppo to this PNG.",
+)
 @json_option
-def show(as_json: bool) -> None:
-    """The shipped imitation model: what it was trained on, and the command that rebuilds it."""
+def show(plot: Path | None, as_json: bool) -> None:
+    """The shipped models, imitation and ppo: what each was trained on, and the command that rebuilds it."""
+    from zerolayer.decision.network import read_policy
     from zerolayer.decision.request_features import REQUEST_FEATURES
     from zerolayer.decision.request_model import shipped_model
 
-    model = shipped_model()
+    model, learned = shipped_model(), read_policy()
     found = {
         "trained_on": model.trained_on,
         "seed": model.seed,
@@ -76,10 +82,16 @@ def show(as_json: bool) -> None:
         "classes": model.classes,
         "features": list(REQUEST_FEATURES),
     }
+    window = learned.summary()
+    if plot is not None:
+        from zerolayer.cli.policy_plot import draw_curves
+
+        note(f"wrote {draw_curves(learned.notes, plot)}")
     if as_json:
-        emit_json(found)
+        emit_json({**found, "ppo": window})
     else:
         table("imitation", ("", ""), [(name, str(value)) for name, value in found.items()])
+        table("ppo", ("", ""), [(name, str(value)) for name, value in window.items()])
 
 
 @policy.command("fit")

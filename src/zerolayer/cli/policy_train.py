@@ -17,9 +17,7 @@ from zerolayer.cli.output import emit_json, note, progress, table
     "--seeds", default=5, show_default=True, type=click.IntRange(1, 20), help="How many are trained."
 )
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first of them.")
-@click.option(
-    "--steps", default=40_000, show_default=True, type=click.IntRange(1), help="Turns a seed plays."
-)
+@click.option("--steps", default=8_000, show_default=True, type=click.IntRange(1), help="Turns a seed plays.")
 @click.option(
     "--preset", default="balanced", show_default=True, help="Whose reward weights are learned from."
 )
@@ -41,11 +39,11 @@ def train(
     from zerolayer.learning.env import EnvSettings
     from zerolayer.learning.labelled import labelled_contracts
     from zerolayer.learning.machine import machine_costs
-    from zerolayer.learning.ppo_export import default_score, export, split, train_seeds
+    from zerolayer.learning.ppo_export import export, train_seeds
     from zerolayer.learning.ppo_train import TrainSettings
 
-    weights, settings = get_preset(preset).weights, TrainSettings(steps=steps, seed=seed)
-    environment = EnvSettings(weights=weights, costs=machine_costs(), calibrated=True)
+    settings = TrainSettings(steps=steps, seed=seed)
+    environment = EnvSettings(weights=get_preset(preset).weights, costs=machine_costs(), calibrated=True)
     with progress("reading", "documents") as update:
         sessions = labelled_sessions(labelled_contracts(data, "train"), tokenizer_of(model), 0, update)
     with progress("training", "turns") as update:
@@ -54,14 +52,13 @@ def train(
         f"zerolayer policy train --documents {data} --seeds {seeds} --seed {seed} --steps {steps} "
         f"--preset {preset} --model {model}"
     )
-    kept = export(candidates, sessions, output, command, settings, weights)
-    before = default_score(split(sessions)[1], environment)
-    best = max(candidate.score for candidate in candidates)
+    kept = export(candidates, sessions, output, command, settings, environment)
+    before, best = kept.notes["default_score"], max(candidate.score for candidate in candidates)
     result = {
         "file": str(output),
         "sessions": len(sessions),
         "seed": kept.seed,
-        "default_reward_per_turn": round(before, 2),
+        "default_reward_per_turn": before,
         **{name: kept.notes[name] for name in ("scores", "score_spread", "training_seconds")},
         "simulated": True,
     }

@@ -82,6 +82,17 @@ class PolicyFile:
     traces: tuple[str, ...]  # SHA-256 of the sessions that it was trained on
     notes: dict[str, Any] = field(default_factory=dict)  # learning curve, settings, scores
 
+    def summary(self) -> dict[str, Any]:
+        """Where it comes from and what it reached, without weights and curves."""
+        return {
+            "seed": self.seed,
+            "command": self.command,
+            "traces": len(self.traces),
+            "fields": list(FIELDS),
+            "actions": dict(zip(ACTION_FIELDS, ACTION_SIZES, strict=True)),
+            **{name: value for name, value in self.notes.items() if name != "curves"},
+        }
+
     def write(self, path: Path) -> None:
         """Write the file; it appears whole or not at all."""
         record = {

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from zerolayer.decision.policies.graded import GradedPolicy
 from zerolayer.decision.policies.lru import LruPolicy
+from zerolayer.decision.policies.ppo import PpoPolicy
 from zerolayer.decision.policies.sparing import SparingPolicy
 from zerolayer.decision.policies.static_window import StaticWindowPolicy
 from zerolayer.decision.policy import Policy
@@ -15,6 +16,7 @@ from zerolayer.errors import SettingError, UnknownNameError
 POLICIES: dict[str, Callable[[], Policy]] = {
     "graded": GradedPolicy,
     "lru": LruPolicy,
+    "ppo": PpoPolicy,
     "sparing": SparingPolicy,
     "static-window": StaticWindowPolicy,
 }

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from zerolayer.decision.network import PolicyFile
-from zerolayer.decision.reward import RewardWeights
 from zerolayer.decision.strategy import NO_CHANGE
 from zerolayer.errors import UsageError
 from zerolayer.learning.calibrate_sessions import Recorded
@@ -92,19 +91,20 @@ def export(
     path: Path,
     command: str,
     settings: TrainSettings | None = None,
-    weights: RewardWeights | None = None,
+    environment: EnvSettings | None = None,
 ) -> PolicyFile:
-    """Write the candidate with the highest score; all curves and scores go with it."""
+    """Write the candidate with the highest score; all curves and scores, and the default's, go with it."""
     if not candidates:
         raise UsageError("no candidate to export; train at least one seed")
-    fit, _ = split(sessions)
+    fit, choose = split(sessions)
     best = max(candidates, key=lambda candidate: candidate.score)
     scores = {str(candidate.seed): round(candidate.score, 2) for candidate in candidates}
-    w = weights or RewardWeights()
+    w = (environment or EnvSettings()).weights
     notes: dict[str, Any] = {
         "settings": (settings or TrainSettings()).to_json() | {"seed": best.seed},
         "reward_weights": {name: getattr(w, name) for name in w.__dataclass_fields__},
         "scores": scores,
+        "default_score": round(default_score(choose, environment), 2),
         "score_spread": round(float(np.std(list(scores.values()))), 2),
         "curves": {
             str(candidate.seed): [[steps, round(value, 1)] for steps, value in candidate.trained.curve]

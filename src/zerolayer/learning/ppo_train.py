@@ -26,11 +26,11 @@ Progress = Callable[[int, int], None]
 class TrainSettings:
     """How long and how fast. Raises SettingError for a number that cannot be."""
 
-    steps: int = 40_000
+    steps: int = 8_000
     seed: int = 0
     environments: int = 8  # sessions played side by side
-    rollout_steps: int = 128  # of each of them
-    batch_size: int = 256
+    rollout_steps: int = 32  # of each of them
+    batch_size: int = 64
     epochs: int = 8
     learning_rate: float = 1e-3
     discount: float = 0.95
