@@ -26,12 +26,17 @@ NEEDED_BLOCKS = 4
 """What a question needs at least: at most this many blocks whose match is this share of the best one's."""
 
 
+ANSWER_TOKENS = 256
+"""An answer that may be so long finds room: what is in sight is fewer blocks then, if need be."""
+
+
 class Recaller:
     """Brings blocks in sight for one scheduler's answers, as its policy decides."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._fault_room = 0  # slots reserved for blocks that the running answer asks for
+        self._most_in_sight = 0  # slots, so that the answer finds room
         self._attention: FloatArray = np.zeros(
             0, dtype=np.float32
         )  # [blocks] that the question may pay to each block
@@ -52,6 +57,8 @@ class Recaller:
             )
         self._fault_room = min(FAULT_ROOM, room - reserve)
         reserve += self._fault_room
+        likely = -(-(len(question_ids) + min(decoding.limit, ANSWER_TOKENS)) // settings.block_tokens)
+        self._most_in_sight = settings.slots - max(reserve, likely + self._fault_room)
         queries = self._scheduler.engine.question_queries(ws.tokens_of(0).tolist(), question_ids)
         self._attention = ws.bounds.score(queries)
         table.match[:] = fuse(signals.padded(len(table)), self._attention)
@@ -125,12 +132,11 @@ class Recaller:
         before = table.resident
         table.resident = before.copy()
         table.resident[list(plan.evict)], table.resident[list(plan.load)] = False, True
-        limit = self._scheduler.settings.attend_blocks
-        first = [block for block in needed if table.resident[block] and not table.pinned[block]]
-        attended = list(dict.fromkeys([*first, *self._scheduler.policy.attend(table, limit)]))[
-            : max(limit, len(first))
-        ]
         pinned = np.flatnonzero(table.pinned & table.resident).tolist()
+        limit = max(1, min(self._scheduler.settings.attend_blocks, self._most_in_sight - len(pinned)))
+        first = [block for block in needed if table.resident[block] and not table.pinned[block]]
+        chosen = dict.fromkeys([*first, *self._scheduler.policy.attend(table, limit)])
+        attended = list(chosen)[: max(limit, len(first))]
         table.resident = before
         return [*pinned, *attended]
 

@@ -13,7 +13,7 @@ from xxhash import xxh3_128_hexdigest
 
 from zerolayer.answering import FAULT_ROOM, Decoding
 from zerolayer.config import Settings, cache_dir, parse_size
-from zerolayer.core import KEY_FEATURES, Answer, ReadProgress
+from zerolayer.core import KEY_FEATURES, Answer, BlockTable, ReadProgress
 from zerolayer.decision.grading import Thresholds
 from zerolayer.decision.policy import GradingPolicy, Policy
 from zerolayer.decision.registry import create_policy
@@ -291,12 +291,14 @@ class Session:
 
         Raises SettingError unless 1 >= p0_min > p1_min > p2_min >= 0, and where the policy does not grade.
         """
-        thresholds, policy = Thresholds(p0_min, p1_min, p2_min), self.scheduler.policy
+        thresholds, policy = Thresholds(p0_min, p1_min, p2_min), self._policy
         if not isinstance(policy, GradingPolicy):
             raise SettingError(
                 f"policy {policy.name!r} does not grade, so there are no thresholds to set; use --policy graded"
             )
-        policy.set_thresholds(self.scheduler.table, thresholds)
+        # Before the documents are read nothing has been graded.
+        table = self.scheduler.table if self.has_scheduler else BlockTable.create([], 1)
+        policy.set_thresholds(table, thresholds)
 
     def question_ids(self, question: str) -> list[int]:
         """Tokens of a question in the model's chat template, up to where its answer begins."""

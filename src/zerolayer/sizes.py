@@ -21,24 +21,34 @@ QUESTION_TOKENS = 64
 
 
 def scheduler_settings(
-    settings: Settings, engine: HFEngine, tokens: int, sink_blocks: int = 1, most_bytes: int | None = None
+    settings: Settings,
+    engine: HFEngine,
+    tokens: int,
+    sink_blocks: int = 1,
+    most_bytes: int | None = None,
+    room_tokens: int = 0,
 ) -> SchedulerSettings:
     """Sizes for `tokens` tokens of documents, from settings and model; at most `most_bytes` of device memory.
 
-    Raises BudgetError when the smallest working set does not fit.
+    `room_tokens` are for a conversation's turns: a share of all KV counts them, and is never less than the smallest
+    working set; a budget in bytes is hard. Raises BudgetError when the smallest working set does not fit.
     """
     width = settings.block_tokens
     slot_bytes = width * engine.geometry.token_bytes
     # The last question and its answer lie behind the document's blocks: a budget of 100 % includes them.
     tail = -(-(QUESTION_TOKENS + settings.max_new_tokens) // width) + FAULT_ROOM
     smallest = 2 + sink_blocks + tail
-    full = tokens * engine.geometry.token_bytes
+    full, room = (count * engine.geometry.token_bytes for count in (tokens, room_tokens))
     if settings.device_budget == "auto":
         budget = max(parse_budget(AUTO_SHARE, full), AUTO_LEAST_TOKENS * engine.geometry.token_bytes)
     else:
-        budget = parse_budget(settings.device_budget, full)
+        budget = parse_budget(settings.device_budget, full + room)
+        if room and settings.device_budget.rstrip().endswith("%"):  # a share of little is too little
+            budget = max(budget, smallest * slot_bytes)
     if budget >= full:
-        budget = max(full + tail * slot_bytes, smallest * slot_bytes)
+        budget = max(full + tail * slot_bytes, smallest * slot_bytes) + room
+    elif settings.device_budget == "auto":
+        budget += room
     if most_bytes is not None:
         budget = min(budget, most_bytes)
     slots = min(budget // slot_bytes, engine.window // width)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from zerolayer.errors import StoreError
 from zerolayer.execution.tiers.files import write_atomic
+from zerolayer.working_set import knit_id
 
 FOLDER = "conversations"
 VERSION = 1
@@ -90,3 +91,9 @@ def read_kept(directory: Path) -> list[KeptConversation]:
         if len(kept.turns) == len(kept.ends) and kept.id == path.stem:
             found.append(kept)
     return sorted(found, key=lambda kept: -kept.last_used)
+
+
+def referenced(kept: Iterable[KeptConversation]) -> set[str]:
+    """Ids of all blocks that these conversations hold, as they were computed and as knit."""
+    ids = {block_id for one in kept for block_id in one.block_ids}
+    return ids | {knit_id(block_id) for block_id in ids}

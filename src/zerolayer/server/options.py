@@ -18,7 +18,8 @@ class ServiceOptions:
     decode_tokens: int = 8
     """Answer tokens in one quantum."""
     conversation_tokens: int = 1024
-    """Room on the device for a conversation's own turns, beside the documents' share."""
+    """Tokens of a session's turns and long answers that its device memory has room for, beside the documents' share. A
+    session budget in bytes is hard, and has none."""
     max_output_tokens: int = 4096
     """Longest answer that may be asked for."""
     max_sessions: int = 256

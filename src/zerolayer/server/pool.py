@@ -19,6 +19,7 @@ from zerolayer.server.conversation import Conversation
 from zerolayer.server.hints import Pins
 from zerolayer.server.kept import KeptConversation, delete_kept, read_kept, save_kept
 from zerolayer.server.options import ServiceOptions
+from zerolayer.server.storing import Storing
 from zerolayer.session import OpenDocuments, Session, open_documents
 from zerolayer.sizes import scheduler_settings
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 MOST_SINK_SHARE = 8
 """At most one slot in this many is for the prompt's frame, which is always in sight."""
+
+STORED_SHARE = 0.42
+"""About what a block takes on disk of what it takes on the device in fp32, by the default codec and with its bounds."""
 
 _KEPT_DOCUMENTS = 32
 
@@ -77,6 +81,10 @@ class Pool:
         self.store = SessionStore(cache_dir() / "sessions", parse_size(settings.disk_budget, "disk budget"))
         self.host = HostTier(parse_size(settings.host_budget, "host budget"))
         self.budget = parse_size(options.device_budget, "device budget")
+        tenant_budget = options.tenant_disk_budget
+        self.storing = Storing(
+            self.store, None if tenant_budget is None else parse_size(tenant_budget, "tenant disk budget")
+        )
         self.live: dict[str, Live] = {}
         self._documents: OrderedDict[str, OpenDocuments] = OrderedDict()
         self._clock = 0
@@ -112,14 +120,21 @@ class Pool:
         sinks, sizes = 1, None
         stream, width = documents.stream, self.settings.block_tokens
         head = sum(1 for start, end in stream.spans if end == start)
-        tokens = len(stream.token_ids) + self.options.conversation_tokens
+        tokens, room = len(stream.token_ids), self.options.conversation_tokens
         while sizes is None:
-            sizes = scheduler_settings(self.settings, self.engine, tokens, sinks, self.budget)
+            sizes = scheduler_settings(self.settings, self.engine, tokens, sinks, self.budget, room)
             wanted = min(-(-head // width), len(stream.blocks), sizes.slots // MOST_SINK_SHARE)
             if conversation.system and wanted > sinks:
                 sinks, sizes = wanted, None
+        first = not any(live.session.id == documents.info.id for live in self.live.values())
+        if first:
+            turns = [turn.key for turn in conversation.turns]
+            stored_bytes = int(width * self.engine.geometry.token_bytes * STORED_SHARE)
+            self.storing.prepare(documents.info, turns, stored_bytes)
         session = Session(self.engine, documents, self.store, self.settings, sizes, self.host)
         session.tiers.stored = self._stored
+        if first:
+            self.storing.sweep(documents.info, session.tiers)
         now = time.time()
         kept = KeptConversation(uuid.uuid4().hex[:16], conversation.title, tenant, last_used=now)
         live = Live(
@@ -159,6 +174,8 @@ class Pool:
             shared = kept.shared_turns(turns) if kept.tenant == live.tenant else 0
             if shared > (best.shared_turns(turns) if best is not None else 0):
                 best = kept
+        if best is None and len(set(live.conversation.since)) > 1:  # documents came in the midst of it
+            best = self.storing.origin(live.session.info, turns)
         if best is None:
             return None
         return best.first_turns(best.shared_turns(turns), self.settings.block_tokens)
@@ -220,6 +237,8 @@ class Pool:
         """Write down what a conversation keeps, and make room where there are too many."""
         if live.kept.block_ids or live.kept.turns:
             save_kept(self.store.directory(live.session.id), live.kept)
+            if len(live.kept.turns) == 1:  # a new conversation
+                self.storing.prune(live.session.id, live.session.tiers, self.live)
         idle = sorted((one for one in self.live.values() if not one.busy), key=lambda one: one.used)
         for old in idle[: max(0, len(self.live) - self.options.max_sessions)]:
             self.close(old)

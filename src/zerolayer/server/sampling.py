@@ -58,7 +58,7 @@ class AnswerText:
         self._ends: list[int] = []  # length of the settled text after each token
         self._text = ""  # settled
         self._from, self._read = 0, 0  # tokens that are decoded again, and of these those that are settled
-        self._given = 0  # characters given out
+        self._given, self._told = 0, 0  # characters given out, and their tokens
         self.stop: str | None = None
         """The stop sequence that ended the answer."""
 
@@ -122,9 +122,9 @@ class AnswerText:
         if end <= self._given:
             return
         last = min(bisect_left(self._ends, end), len(self._ends) - 1)
-        first = min(bisect_right(self._ends, self._given), last)
+        first = min(bisect_right(self._ends, self._given), self._told)
         self._give(TextDelta(self._text[self._given : end], first, last + 1))
-        self._given = end
+        self._given, self._told = end, last + 1
 
     def _cut(self) -> None:
         """No further token; of those that there are, the ones before the stop are kept, and the text between."""

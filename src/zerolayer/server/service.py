@@ -176,7 +176,7 @@ class Service:
                 return
             turning, pool = self._worker.turning, self._pool()
             assert turning is not None
-            turning.thresholds[tenant or ""] = cuts
+            turning.preparing.thresholds[tenant or ""] = cuts
             for live in pool.live.values():
                 if live.tenant == (tenant or "") and isinstance(live.session.policy, GradingPolicy):
                     live.session.set_entropy_thresholds(cuts.p0_min, cuts.p1_min, cuts.p2_min)

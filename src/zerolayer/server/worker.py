@@ -24,7 +24,8 @@ from zerolayer.server.counters import Counters, EventLog
 from zerolayer.server.jobs import RunningTurn
 from zerolayer.server.options import ServiceOptions
 from zerolayer.server.pool import Live, Pool
-from zerolayer.server.turning import Quanta, Quantum, Turning, read_chunk
+from zerolayer.server.preparing import Quanta, Quantum, read_chunk
+from zerolayer.server.turning import Turning
 from zerolayer.server.turns import Failed, TurnRequest
 
 Result = TypeVar("Result")
@@ -147,6 +148,7 @@ class Worker:
             self._admit()
             if not self._step() and not self._behind():
                 self._rest()
+        self.starting = "the service is being closed"
         with self._work:
             self._serving = False
         self._answer_calls()

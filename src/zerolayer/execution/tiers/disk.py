@@ -75,7 +75,12 @@ class DiskTier:
 
     def path_of(self, key: str) -> Path:
         """Where block `key` lies, whether it is there or not."""
-        return self.root / key[:2] / f"{key}{_SUFFIX}"
+        return self.place(self.root, key)
+
+    @staticmethod
+    def place(root: Path, key: str) -> Path:
+        """Where block `key` lies in a tier at `root`."""
+        return root / key[:2] / f"{key}{_SUFFIX}"
 
     def put(self, key: str, record: BlockRecord) -> None:
         """See TierStore.put. Also raises StoreFullError when the device itself is full, and StoreError."""

@@ -103,6 +103,29 @@ class SessionStore:
                 opened.users += 1
             return opened.tier
 
+    def share(self, source_id: str, target_id: str, block_ids: Collection[str]) -> int:
+        """Gives a session that nobody has open these blocks of another one, as links; returns how many there were.
+
+        Deleting either session leaves the other its blocks; the budget counts them twice. Raises StoreError.
+        """
+        self._check_id(source_id)
+        self._check_id(target_id)
+        linked = 0
+        with self._mutex, self._index():
+            source, target = (self._sessions / name / "blocks" for name in (source_id, target_id))
+            for block_id in block_ids:
+                path = DiskTier.place(source, block_id)
+                copy = DiskTier.place(target, block_id)
+                try:
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    copy.hardlink_to(path)
+                    linked += 1
+                except (FileNotFoundError, FileExistsError):
+                    continue
+                except OSError as error:
+                    raise files.storage_error(error, copy) from error
+        return linked
+
     def save(self, info: SessionInfo) -> None:
         """Writes the description of an open session. Raises UnknownNameError when not open, StoreError."""
         with self._mutex, self._index():
