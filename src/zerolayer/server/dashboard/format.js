@@ -61,11 +61,14 @@ export const named = (name, value) => {
 
 export const clock = (moment) => (known(moment) && moment > 0 ? new Date(1000 * moment).toLocaleTimeString("en-GB") : NONE);
 
-export const ago = (moment, now = Date.now() / 1000) => (known(moment) && moment > 0 ? `${seconds(Math.max(0, Math.round(now - moment)))} ago`.replace(/^0\S* ms ago$/, "now") : NONE);
+// Seconds between two moments, for people: whole numbers.
+const span = (value) => (value < 120 ? `${whole.format(value)} s` : seconds(value));
+
+export const ago = (moment, now = Date.now() / 1000) => (known(moment) && moment > 0 ? `${span(Math.max(0, now - moment))} ago` : NONE);
 
 export const until = (moment, now = Date.now() / 1000) => {
   if (!known(moment)) return NONE;
-  return moment > now ? `in ${seconds(Math.round(moment - now) || 1)}` : "over";
+  return moment > now ? `in ${span(Math.max(1, moment - now))}` : "over";
 };
 
 export const short = (id) => (id || "").slice(0, 12);

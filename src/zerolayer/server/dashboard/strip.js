@@ -35,6 +35,7 @@ export class Strip {
 
   show(session, title, blocks) {
     const same = session === this.session && blocks.length === this.blocks.length;
+    if (session !== this.session || this.chosen >= blocks.length) this.chosen = -1; // a conversation only grows
     this.session = session;
     this.blocks = blocks;
     if (!same) this.build();
@@ -48,9 +49,7 @@ export class Strip {
   }
 
   build() {
-    this.chosen = -1;
-    this.shown = -1;
-    this.box.removeAttribute("aria-activedescendant");
+    if (this.chosen < 0) this.box.removeAttribute("aria-activedescendant");
     const parts = [];
     let label = "";
     this.cells = this.blocks.map((block, index) => {

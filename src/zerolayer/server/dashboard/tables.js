@@ -74,9 +74,11 @@ export const showPolicies = (policies) => {
 
 const numbers = (values) => Object.entries(values).map(([name, value]) => named(name, value)).join(", ");
 
+const TOLD = ["turn", "pin", "read"]; // kinds whose text has their numbers already
+
 const eventLine = (event) => el("li", {},
   el("time", {}, clock(event.time)), " ", el("span", { class: `chip ${event.kind}` }, event.kind), " ", event.text,
-  el("small", {}, event.session ? ` ${short(event.session)}` : "", Object.keys(event.numbers).length ? ` ${numbers(event.numbers)}` : ""));
+  el("small", {}, event.session ? ` ${short(event.session)}` : "", TOLD.includes(event.kind) ? "" : ` ${numbers(event.numbers)}`));
 
 export const showEvents = (events) => {
   const latest = events.slice(-MOST_EVENTS).reverse();
