@@ -27,7 +27,7 @@ DOCUMENT = {
 QUESTION = "When does the term of this Agreement end?"
 ASK = {
     "model": "smollm2",
-    "max_tokens": 14,
+    "max_tokens": 16,
     "messages": [{"role": "user", "content": [DOCUMENT, {"type": "text", "text": QUESTION}]}],
 }
 HINTS = ["Anna Roth", "a text that is nowhere"]
