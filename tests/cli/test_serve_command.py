@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from zerolayer.cli.main import cli
-from zerolayer.cli.serve import is_local, warn_if_open
+from zerolayer.cli.serve import http_options, is_local, warn_if_open
 from zerolayer.config import load_settings
 
 
@@ -46,6 +46,15 @@ def test_warns_when_open_to_the_network_without_a_key(capsys, monkeypatch):
     monkeypatch.setenv("ZEROLAYER_API_KEYS", "k1=acme,k2")
     warn_if_open(load_settings(host="0.0.0.0"))
     assert not capsys.readouterr().err
+
+
+def test_keys_of_the_environment_and_who_may_ask_without(monkeypatch):
+    assert http_options(load_settings(), 4).local_only
+    assert not http_options(load_settings(host="0.0.0.0"), 4).local_only
+    monkeypatch.setenv("ZEROLAYER_API_KEYS", "k1=acme, k2,")
+    options = http_options(load_settings(max_request_bytes="1MiB"), 4)
+    assert options.api_keys == ("k1=acme", "k2") and not options.local_only
+    assert (options.max_request_bytes, options.max_turns_per_tenant) == (1 << 20, 4)
 
 
 def test_keys_are_not_shown():

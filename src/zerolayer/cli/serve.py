@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import uvicorn
 
     from zerolayer.config import Settings
+    from zerolayer.server.http_options import HttpOptions
     from zerolayer.server.service import Service
 
 STOP_S = 10
@@ -89,7 +90,7 @@ def serve(
 
     service = Service(settings, _service_options(service_flags))
     with listen(settings.host, settings.port) as listening:
-        server = _http_server(service, settings, max_turns_per_key)
+        server = _http_server(service, http_options(settings, max_turns_per_key))
         logs.include("uvicorn")
         warn_if_open(settings)
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -108,20 +109,25 @@ def _service_options(flags: dict[str, Any]) -> Any:
     )
 
 
-def _http_server(service: Service, settings: Settings, max_turns: int) -> uvicorn.Server:
-    import uvicorn
-
+def http_options(settings: Settings, max_turns_per_key: int) -> HttpOptions:
+    """The HTTP side's options: keys from settings, and names of this machine only where anybody may ask."""
     from zerolayer.config import parse_size
-    from zerolayer.server.app import create_app
     from zerolayer.server.http_options import HttpOptions
 
     keys = tuple(key.strip() for key in settings.api_keys.split(",") if key.strip())
-    options = HttpOptions(
+    return HttpOptions(
         api_keys=keys,
         max_request_bytes=parse_size(settings.max_request_bytes, "max request bytes"),
-        max_turns_per_tenant=max_turns,
+        max_turns_per_tenant=max_turns_per_key,
         local_only=is_local(settings.host) and not keys,
     )
+
+
+def _http_server(service: Service, options: HttpOptions) -> uvicorn.Server:
+    import uvicorn
+
+    from zerolayer.server.app import create_app
+
     config = uvicorn.Config(
         create_app(service, options),
         log_config=None,  # uvicorn's own would write to stdout
