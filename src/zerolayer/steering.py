@@ -26,7 +26,8 @@ def after_turn(scheduler: Scheduler, metrics: TurnMetrics) -> None:
         if plan.evict:
             leaving = set(plan.evict)
             in_sight = [b for b in ws.arena.occupant[: ws.arena.in_sight].tolist() if b not in leaving]
-            ws.bring(replace(plan, load=()), in_sight, reserve=0, keep_positions=True)
+            # Positions are settled: reading on attends to what is in sight as it lies.
+            ws.bring(replace(plan, load=()), in_sight, reserve=0)
             metrics.evicted_blocks += len(leaving)
     if isinstance(policy, SteeringPolicy):
         host, disk = ws.executor.tiers.host, ws.executor.tiers.disk
