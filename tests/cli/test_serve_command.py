@@ -74,6 +74,7 @@ def test_a_port_that_is_taken_fails_at_once():
         (["--port", "70000"], "port"),
         (["--max-request-bytes", "much"], "max_request_bytes"),
         (["--policy", "nobody"], "unknown policy"),
+        (["--model", "nobody", "--port", "0"], "unknown model 'nobody'"),
         (["--api-key", "a b", "--port", "0"], "API key 1"),
     ],
 )

@@ -86,11 +86,16 @@ def serve(
         )
     }
     settings = build_settings({**flags, "api_keys": ",".join(api_keys) or None})
+    from zerolayer.engines.hf.models import resolve_model
     from zerolayer.server.service import Service
 
+    options = http_options(settings, max_turns_per_key)
     service = Service(settings, _service_options(service_flags))
     with listen(settings.host, settings.port) as listening:
-        server = _http_server(service, http_options(settings, max_turns_per_key))
+        resolve_model(
+            settings.model, on_progress=note
+        )  # one that cannot be had fails here, and is fetched here
+        server = _http_server(service, options)
         logs.include("uvicorn")
         warn_if_open(settings)
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -110,11 +115,16 @@ def _service_options(flags: dict[str, Any]) -> Any:
 
 
 def http_options(settings: Settings, max_turns_per_key: int) -> HttpOptions:
-    """The HTTP side's options: keys from settings, and names of this machine only where anybody may ask."""
+    """The HTTP side's options: keys from settings, and names of this machine only where anybody may ask.
+
+    Raises SettingError for a key that is none.
+    """
     from zerolayer.config import parse_size
+    from zerolayer.server.auth import Keys
     from zerolayer.server.http_options import HttpOptions
 
     keys = tuple(key.strip() for key in settings.api_keys.split(",") if key.strip())
+    Keys(keys)
     return HttpOptions(
         api_keys=keys,
         max_request_bytes=parse_size(settings.max_request_bytes, "max request bytes"),

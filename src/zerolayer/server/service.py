@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from zerolayer.config import Settings, parse_size
@@ -115,7 +116,7 @@ class Service:
 
     def models(self) -> list[ModelView]:
         """The model that answers."""
-        name, pool = self.settings.model, self._worker.pool
+        name, pool = public_name(self.settings.model), self._worker.pool
         window, fingerprint, device = 0, "", self.settings.device
         if pool is not None:
             engine = pool.engine
@@ -131,9 +132,9 @@ class Service:
             if pool is None:
                 return []
             live = sorted(pool.live.values(), key=lambda live: -live.used)
-            views = [session_view(one, self.settings.model) for one in live]
+            views = [session_view(one, public_name(self.settings.model)) for one in live]
             opened = {view.stored_id for view in views}
-            stored = [stored_view(one, self.settings.model) for one in pool.store.list()]
+            stored = [stored_view(one, public_name(self.settings.model)) for one in pool.store.list()]
             views += [view for view in stored if view.id not in opened]
             return [view for view in views if tenant is None or view.tenant == tenant]
 
@@ -362,3 +363,9 @@ def totals_of(worker: Worker) -> Totals:
 
 def _waiting_loads(live: Live) -> int:
     return live.session.scheduler.working_set.loads.waiting if live.session.has_scheduler else 0
+
+
+def public_name(model: str) -> str:
+    """What clients call a model: of one that was given as a directory or file they learn its last part only."""
+    path = Path(model).expanduser()
+    return path.name.removesuffix(".gguf") if path.is_absolute() or path.exists() else model
