@@ -39,7 +39,7 @@ const charts = [
   new Chart("latency", ["p50", "p95", "p99"].map((name, index) => ({
     label: name, color: ["--ours", "--waste", "--window"][index], dash: index ? [8 - 2 * index, 3] : undefined,
     value: (t) => when(t.p0_access_latency_us.count, t.p0_access_latency_us[name]),
-  })), { format: microseconds, label: "P0 access latency" }),
+  })), { format: microseconds, log: true, label: "P0 access latency" }),
 ];
 const heat = new Heat();
 const strip = new Strip();
@@ -108,20 +108,25 @@ const showModel = ({ data }) => {
   byId("about").textContent = model ? model.display_name || model.id : "";
 };
 
+// A session that is not there, or is stored, has no arena: nothing to ask, nothing to draw until it is used again.
+const showNone = (id, title) => {
+  ["v1/rtls/blocks", "v1/rtls/heat"].forEach((path) => state.failed.delete(path));
+  heat.show(null, title);
+  strip.show(id, title, []);
+};
+
 // Blocks and heat are large: they are asked again when what the session says of itself has changed.
 const showChosen = async () => {
   const session = state.sessions.find((one) => one.id === select.value);
   if (!session) {
-    heat.show(null, "");
-    strip.show("", "", []);
+    showNone("", "");
     return;
   }
   const { id, turns, tier_tokens, grade_blocks, tokens_read, pin_blocks, state: now } = session;
   const seen = JSON.stringify([id, turns, tier_tokens, grade_blocks, tokens_read, pin_blocks, now]);
   if (seen === state.seen || (id === strip.session && Date.now() < state.next)) return;
-  if (now === "stored") { // it has no arena: nothing to draw until it is used again
-    heat.show(null, session.title);
-    strip.show(id, session.title, []);
+  if (now === "stored") {
+    showNone(id, session.title);
     state.seen = seen;
     return;
   }

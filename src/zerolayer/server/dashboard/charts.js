@@ -9,10 +9,11 @@ const css = (name) => getComputedStyle(document.documentElement).getPropertyValu
 
 export class Chart {
   // series: [{label, color (a CSS variable), dash, value(totals)}]; format: a number with its unit; steps: of the axis
-  constructor(name, series, { format, axis = format, stacked = false, range = null, steps, label }) {
+  constructor(name, series, { format, axis = format, stacked = false, log = false, range = null, steps, label }) {
     this.series = series;
     this.format = format;
     this.stacked = stacked;
+    this.log = log;
     this.label = label;
     this.box = document.getElementById(`chart-${name}`);
     this.legend = document.getElementById(`legend-${name}`);
@@ -40,10 +41,10 @@ export class Chart {
       height: HEIGHT,
       legend: { show: false },
       cursor: { drag: { x: false, y: false }, points: { show: false } },
-      scales: { y: { range: range || ((plot, low, high) => [0, high > 0 ? high * 1.08 : 1]) } },
+      scales: { y: this.log ? { distr: 3 } : { range: range || ((plot, low, high) => [0, high > 0 ? high * 1.08 : 1]) } },
       axes: [
-        { ...common, space: 90, values: (plot, marks) => marks.map((t) => new Date(1000 * t).toLocaleTimeString("en-GB", hours)) },
-        { ...common, size: 74, incrs: steps, values: (plot, marks) => marks.map((v) => axis(v)) },
+        { ...common, space: 70, values: (plot, marks) => marks.map((t) => new Date(1000 * t).toLocaleTimeString("en-GB", hours)) },
+        { ...common, size: 74, incrs: steps, values: (plot, marks) => marks.map((v) => (v === null ? "" : axis(v))) },
       ],
       series: [{}, ...order.map((index) => this.line(this.series[index]))],
       hooks: { setCursor: [(plot) => this.point(plot.cursor.idx)] },
@@ -65,7 +66,7 @@ export class Chart {
     this.times.push(time);
     this.series.forEach(({ value }, index) => {
       const number = value(totals);
-      this.values[index].push(known(number) ? number : null);
+      this.values[index].push(known(number) && (number > 0 || !this.log) ? number : null); // a logarithm has no zero
     });
     if (this.times.length > KEPT) {
       this.times.shift();

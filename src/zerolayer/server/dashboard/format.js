@@ -31,7 +31,6 @@ export const digits = (value) => {
   return value < 10 ? value.toFixed(2) : value < 100 ? value.toFixed(1) : whole.format(value);
 };
 
-export const microseconds = (value) => (known(value) ? `${digits(value)} µs` : NONE);
 
 export const seconds = (value) => {
   if (!known(value)) return NONE;
@@ -41,6 +40,8 @@ export const seconds = (value) => {
   if (value < 172800) return `${whole.format(value / 3600)} h`;
   return `${whole.format(value / 86400)} days`;
 };
+
+export const microseconds = (value) => (known(value) && value >= 1000 ? seconds(value / 1e6) : known(value) ? `${digits(value)} µs` : NONE);
 
 export const nanoseconds = (value) => (!known(value) ? NONE : value < 1000 ? `${whole.format(value)} ns` : microseconds(value / 1000));
 
