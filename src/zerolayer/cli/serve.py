@@ -92,16 +92,14 @@ def serve(
     options = http_options(settings, max_turns_per_key)
     service = Service(settings, _service_options(service_flags))
     with listen(settings.host, settings.port) as listening:
-        resolve_model(
-            settings.model, on_progress=note
-        )  # one that cannot be had fails here, and is fetched here
+        # A model that cannot be had fails here; one that is not here yet is fetched here.
+        resolve_model(settings.model, on_progress=note)
         server = _http_server(service, options)
         logs.include("uvicorn")
         warn_if_open(settings)
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        note(
-            f"listening on http://{host}:{listening.getsockname()[1]}; loading {settings.model}; Ctrl-C stops"
-        )
+        port = listening.getsockname()[1]
+        note(f"listening on http://{host}:{port}; loading {settings.model}; Ctrl-C stops")
         return _run(service, server, listening)
 
 
