@@ -34,8 +34,8 @@ class TextPieces:
             self._give(text)
 
     def finish(self) -> str:
-        """The whole text; gives out what is left."""
-        text = self._text()
+        """The whole text; gives out what is left, but for half a character at the end of a cut answer."""
+        text = self._text().rstrip("\ufffd")
         self._give(text)
         return text.strip()
 

@@ -60,6 +60,14 @@ def test_pieces_make_up_the_text_and_no_character_is_halved(text):
     assert ends[-1] == len(text.encode())
 
 
+def test_half_a_character_at_the_end_of_a_cut_answer_is_not_told():
+    deltas: list[TextDelta] = []
+    answer = AnswerText(byte_tokenizer(), Decoding(1000), (), deltas.append)
+    for token in byte_tokenizer()("年。", add_special_tokens=False)["input_ids"][:-1]:
+        answer.add(token)
+    assert answer.finish() == answer.whole == "".join(delta.text for delta in deltas) == "年"
+
+
 @pytest.mark.parametrize(
     ("text", "stops", "left", "stop"),
     [

@@ -84,10 +84,10 @@ class AnswerText:
         self._advance(last=False)
 
     def finish(self) -> str:
-        """The whole text, white space at its ends left out; gives out what is left."""
+        """The whole text, white space at its ends left out; gives out what is left, but for half a character."""
         if self.stop is None:
             settled, now = self._decode(self._from, self._read), self._decode(self._from, len(self._ids))
-            self._text += now[len(settled) :]
+            self._text += now[len(settled) :].rstrip("\ufffd")
             if self._ends:
                 self._ends[-1] = len(self._text)
             self._advance(last=True)
