@@ -30,7 +30,9 @@ CODEC_COSTS: Mapping[str, CodecCost] = {
     "INT8": CodecCost(0.53, 7.3e-10, 0.0054),
     "BF16Z": CodecCost(0.69, 2.36e-9, 0.0017),
 }
-"""One CPU thread, normal random keys and values [30, 3, 64, 64], median of nine: `measured` repeats it."""
+"""One CPU thread, normal random keys and values [30, 3, 64, 64], median of nine on an idle machine.
+
+`measured` repeats it and takes the best, which a busy machine disturbs least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def measured(costs: TierCosts | None = None, repeats: int = 9, seed: int = 0) ->
             for raw, read in ((block.keys, out.keys), (block.values, out.values))
         ]
         codecs[name] = CodecCost(
-            len(data) / block.fp16_bytes, float(np.median(times)) / block.fp16_bytes, float(np.mean(errors))
+            len(data) / block.fp16_bytes, min(times) / block.fp16_bytes, float(np.mean(errors))
         )
     source = np.frombuffer(rng.bytes(64 << 20), dtype=np.uint8)
     target = np.empty_like(source)
@@ -108,4 +110,4 @@ def measured(costs: TierCosts | None = None, repeats: int = 9, seed: int = 0) ->
         started = time.perf_counter()
         np.copyto(target, source)
         copies.append(time.perf_counter() - started)
-    return replace(base, codecs=codecs, host_bytes_per_s=source.nbytes / float(np.median(copies)))
+    return replace(base, codecs=codecs, host_bytes_per_s=source.nbytes / min(copies))

@@ -20,9 +20,9 @@ from zerolayer.learning.costs import CodecCost, TierCosts, measured
 
 VERSION = 1
 
-_BYTES = 64 << 20
+_BYTES = 32 << 20
 _CHUNK = 1 << 20  # about a block of the default model as K8V4 stores it
-_REPEATS = 5
+_REPEATS = 3
 
 
 def machine_file() -> Path:
@@ -33,7 +33,7 @@ def machine_file() -> Path:
 def measure(directory: Path, repeats: int = _REPEATS, seed: int = 0) -> TierCosts:
     """Codecs, host to device, and disk to host (of `directory`), in some seconds. Raises OSError for no room there.
 
-    Medians. Where there is no CUDA device the device is host memory, and host to device a copy within it. A disk is
+    The best of `repeats`, which a busy machine disturbs least. Where there is no CUDA device the device is host memory, and host to device a copy within it. A disk is
     read past the system's cache where the system can be asked to forget a file (`posix_fadvise`).
     """
     base = measured(repeats=repeats, seed=seed)
@@ -59,7 +59,7 @@ def _disk_bytes_per_s(directory: Path, data: bytes, repeats: int) -> float:
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
-        return len(data) / _median_s(read, repeats, forget)
+        return len(data) / _best_s(read, repeats, forget)
 
 
 def _device_bytes_per_s(data: bytes, repeats: int) -> float | None:
@@ -77,10 +77,10 @@ def _device_bytes_per_s(data: bytes, repeats: int) -> float | None:
         target.copy_(source, non_blocking=True)
         torch.cuda.synchronize()
 
-    return len(data) / _median_s(copy, repeats)
+    return len(data) / _best_s(copy, repeats)
 
 
-def _median_s(work: Callable[[], None], repeats: int, before: Callable[[], None] | None = None) -> float:
+def _best_s(work: Callable[[], None], repeats: int, before: Callable[[], None] | None = None) -> float:
     times = []
     for _ in range(repeats):
         if before is not None:
@@ -88,7 +88,7 @@ def _median_s(work: Callable[[], None], repeats: int, before: Callable[[], None]
         started = time.perf_counter()
         work()
         times.append(time.perf_counter() - started)
-    return float(np.median(times))
+    return min(times)
 
 
 def write_costs(costs: TierCosts, path: Path | None = None) -> Path:

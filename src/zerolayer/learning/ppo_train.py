@@ -26,7 +26,7 @@ Progress = Callable[[int, int], None]
 class TrainSettings:
     """How long and how fast. Raises SettingError for a number that cannot be."""
 
-    steps: int = 8_000
+    steps: int = 24_000
     seed: int = 0
     environments: int = 8  # sessions played side by side
     rollout_steps: int = 32  # of each of them
