@@ -91,7 +91,7 @@ class TestStore:
 
     def test_the_table_names_units(self, run):
         stdout = run("ps").stdout
-        assert "disk, tokens" in stdout and "disk, MiB" in stdout and "kept until" in stdout
+        assert "disk, tokens" in stdout and " MiB" in stdout and "kept until" in stdout
         assert stdout.index("one.txt") < stdout.index("two.txt")
 
     def test_an_empty_store_prints_nothing_on_stdout(self, tmp_path):

@@ -16,7 +16,7 @@ from zerolayer.cli.main import cli
 
 pytestmark = pytest.mark.model
 
-CLAUSES = [f"{n}. Notice {n} goes to the office of the Supplier in writing." for n in range(1, 31)]
+CLAUSES = [f"{n}. Notice {n} goes to the office of the Supplier in writing." for n in range(1, 23)]
 CLAUSES[11] = "12. The agent of the Supplier for service of process is Anna Roth, Keizersgracht 7."
 CLAUSES[19] = "20. The term of this Agreement ends on 1 May 2031."
 DOCUMENT = {
@@ -63,7 +63,7 @@ def test_the_answer_says_what_scheduling_did(answer):
     assert (metrics.status, metrics.policy, metrics.turn) == ("active", "graded", 0)
     assert "2031" in answer.content[0].text
     assert metrics.discarded_tokens_count == 0 and metrics.device_bytes > 0 and metrics.ttft_s > 0
-    assert sum(metrics.grade_counts.values()) * 64 >= metrics.tier_tokens["host"] > 300
+    assert sum(metrics.grade_counts.values()) * 64 >= metrics.tier_tokens["host"] > 200
     shares = metrics.entropy_distribution
     assert shares.p0 + shares.p1 + shares.p2 + shares.p3 == pytest.approx(1, abs=1e-3)
     assert metrics.model_extra == {} and shares.model_extra == {}  # no field of the server's is unknown here
@@ -84,7 +84,7 @@ def test_a_conversation_streams_and_pays_for_what_is_new(client, answer):
         final = stream.get_final_message()
     assert text and final.content[0].text == text
     assert final.rtls_metrics.turn == 1 and final.rtls_metrics.session_id == answer.rtls_metrics.session_id
-    assert final.usage.cache_read_input_tokens > 300 > final.usage.input_tokens
+    assert final.usage.cache_read_input_tokens > 200 > final.usage.input_tokens
 
 
 def test_thresholds_intent_and_prefetch(client, answer):
@@ -121,7 +121,7 @@ def test_it_is_available(server):
 def test_ps_and_top_follow_the_server(server, answer):
     sessions = json.loads(CliRunner().invoke(cli, ["ps", "--url", server.url, "--json"]).stdout)["sessions"]
     (ours,) = [session for session in sessions if session["id"] == answer.rtls_metrics.session_id]
-    assert ours["title"] == "contract" and ours["tier_tokens"]["host"] > 300 and ours["pinned_blocks"] >= 1
+    assert ours["title"] == "contract" and ours["tier_tokens"]["host"] > 200 and ours["pinned_blocks"] >= 1
     shown = CliRunner().invoke(cli, ["top", ours["id"][:8], "--url", server.url, "--once"]).stdout
     assert "contract on http" in shown and "0 tokens" in shown and "heat" in shown
 

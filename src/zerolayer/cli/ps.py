@@ -62,10 +62,10 @@ def ps(url: str | None, api_key: str | None, as_json: bool) -> None:
     table(
         "",
         ("session", "document", "state", "policy", "device, tokens", "host, tokens", "disk, tokens", "turns",
-         "disk, MiB", "used", "kept until"),
+         "disk", "used", "kept until"),
         [
             (row.id[:_SHORT], row.title, row.state, row.policy, *(row.tier_tokens.get(t, 0) for t in _TIERS), row.turns,
-             round(row.disk_bytes / 2**20, 1), _ago(now - row.last_used), row.until)
+             f"{row.disk_bytes / 2**20:,.1f} MiB", _ago(now - row.last_used), row.until)
             for row in rows
         ],
     )  # fmt: skip
