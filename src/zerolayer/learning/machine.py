@@ -33,8 +33,9 @@ def machine_file() -> Path:
 def measure(directory: Path, repeats: int = _REPEATS, seed: int = 0) -> TierCosts:
     """Codecs, host to device, and disk to host (of `directory`), in some seconds. Raises OSError for no room there.
 
-    The best of `repeats`, which a busy machine disturbs least. Where there is no CUDA device the device is host memory, and host to device a copy within it. A disk is
-    read past the system's cache where the system can be asked to forget a file (`posix_fadvise`).
+    The best of `repeats`, which a busy machine disturbs least. Where there is no CUDA device the device is host
+    memory, and host to device a copy within it. A disk is read past the system's cache where the system can be asked
+    to forget a file (`posix_fadvise`).
     """
     base = measured(repeats=repeats, seed=seed)
     data = np.random.default_rng(seed).bytes(_BYTES)
