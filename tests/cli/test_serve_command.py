@@ -49,7 +49,8 @@ def test_warns_when_open_to_the_network_without_a_key(capsys, monkeypatch):
 
 
 def test_keys_of_the_environment_and_who_may_ask_without(monkeypatch):
-    assert http_options(load_settings(), 4).local_only
+    alone = http_options(load_settings(), 4)
+    assert alone.local_only and alone.max_turns_per_tenant is None
     assert not http_options(load_settings(host="0.0.0.0"), 4).local_only
     monkeypatch.setenv("ZEROLAYER_API_KEYS", "k1=acme, k2,")
     options = http_options(load_settings(max_request_bytes="1MiB"), 4)

@@ -55,7 +55,7 @@ _LOOK_S = 0.2
 @click.option("--max-output-tokens", type=click.IntRange(1), help="Longest answer, in tokens [default: 4096]")
 @click.option(
     "--max-turns-per-key", type=click.IntRange(1), default=32, show_default=True,
-    help="Turns of one tenant that may run and wait at once.",
+    help="Where there are keys: turns of one tenant that may run and wait at once.",
 )  # fmt: skip
 @click.option("--tenant-disk-budget", help="Disk space of one tenant's sessions [default: all of it]")
 @click.option(
@@ -126,7 +126,7 @@ def http_options(settings: Settings, max_turns_per_key: int) -> HttpOptions:
     return HttpOptions(
         api_keys=keys,
         max_request_bytes=parse_size(settings.max_request_bytes, "max request bytes"),
-        max_turns_per_tenant=max_turns_per_key,
+        max_turns_per_tenant=max_turns_per_key if keys else None,  # without keys all are one tenant
         local_only=is_local(settings.host) and not keys,
     )
 

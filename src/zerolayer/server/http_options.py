@@ -15,8 +15,9 @@ class HttpOptions:
     api_keys: tuple[str, ...] = ()
     """`KEY` or `KEY=TENANT`; with none, everybody may ask and all are one tenant."""
     max_request_bytes: int = MAX_REQUEST_BYTES
-    max_turns_per_tenant: int = 32
-    """Turns of one tenant that may run and wait at once; the next one is refused with 429."""
+    max_turns_per_tenant: int | None = None
+    """Turns of one tenant that may run and wait at once; the next one is refused with 429. None: no bound but the
+    service's own, for all together."""
     ping_s: float = 5.0
     """A stream that has nothing to say says so this often."""
     local_only: bool = False

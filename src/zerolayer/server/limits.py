@@ -50,14 +50,14 @@ class BodyLimit:
 class TurnGate:
     """Bounds the turns of one tenant that run and wait, so that none takes all places. Used from one event loop."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int | None) -> None:
         self._most = most
         self._held: Counter[str] = Counter()
 
     @contextmanager
     def place(self, tenant: str) -> Iterator[None]:
         """Hold a place. Raises HTTPException 429 where the tenant has none left."""
-        if self._held[tenant] >= self._most:
+        if self._most is not None and self._held[tenant] >= self._most:
             raise HTTPException(
                 429,
                 f"{self._most} of your requests are running or waiting already; send this one again later.",
