@@ -64,11 +64,10 @@ def test_the_same_seed_gives_the_same_table(report):
 
 
 def test_the_reward_is_reported_by_term(report):
-    row = report["policies"]["graded"]["10%"]["reward_per_turn"]
-    assert row["total"] == pytest.approx(
-        sum(value for name, value in row.items() if name != "total"), abs=0.05
-    )
-    assert row["wrong_eviction"] <= 0 <= row["answer"]
+    row = report["policies"]["graded"]["10%"]
+    assert row["reward"] == pytest.approx(sum(row["reward_terms"].values()), abs=0.05)
+    assert row["reward_terms"]["wrong_eviction"] <= 0 <= row["reward_terms"]["answer"]
+    assert "reward" not in report["policies"]["optimal"]["10%"]
 
 
 def test_what_cannot_be_evaluated_is_refused():

@@ -45,7 +45,7 @@ WRONG_EVICTION_BAR = 0.01
 
 _RESAMPLES = 1000
 _CODEC = "K8V4"
-_COLUMNS = ("used", "covered", "mass", "loads", "wasted", "evictions", "wrong", "optimal")
+_COLUMNS = ("used", "covered", "mass", "loads", "wasted", "evictions", "wrong", "optimal", "earned", "turns")
 
 Sums = npt.NDArray[np.float64]
 
@@ -61,8 +61,9 @@ class _Run:
     fallbacks: Counter[str] = field(default_factory=Counter)
 
     def add(self, result: ReplayResult, optimal_loads: int) -> None:
-        """Note a session."""
+        """Note a session, whose turns have been noted in `rewards`."""
         used = result.used_block_turns
+        earned = sum(value.total for value in self.rewards[-result.turns :])
         self.rows.append(
             (
                 used,
@@ -73,6 +74,8 @@ class _Run:
                 result.evictions,
                 result.wrong_evictions,
                 optimal_loads,
+                earned,
+                result.turns,
             )
         )
 
@@ -172,6 +175,8 @@ def _report(run: _Run, seed: int) -> dict[str, Any]:
         for name in point
     }
     covered = point["coverage"] >= TARGET_COVERAGE
+    if not run.rewards:  # the optimum is scheduled, not played
+        del point["reward"], interval["reward"]
     row: dict[str, Any] = {
         **{name: round(value, 4) for name, value in point.items()},
         "waste_at_coverage": round(point["wasted_loads"], 4) if covered else None,
@@ -183,7 +188,7 @@ def _report(run: _Run, seed: int) -> dict[str, Any]:
         "meets_wrong_evictions": point["wrong_eviction_share"] <= WRONG_EVICTION_BAR,
     }
     if run.rewards:
-        row["reward_per_turn"] = _mean_reward(run.rewards)
+        row["reward_terms"] = _mean_terms(run.rewards)
         row["turn_ms"] = _percentiles(run.turn_s, 1e3)
     if run.decision_s:
         row["decision_us"] = _percentiles(run.decision_s, 1e6)
@@ -191,11 +196,10 @@ def _report(run: _Run, seed: int) -> dict[str, Any]:
     return row
 
 
-def _mean_reward(rewards: Sequence[Reward]) -> dict[str, float]:
-    """Of a turn: the total, and each weighted term."""
+def _mean_terms(rewards: Sequence[Reward]) -> dict[str, float]:
+    """Each weighted term, of a turn."""
     terms = tuple(Reward.__dataclass_fields__)
-    means = {name: float(np.mean([getattr(value, name) for value in rewards])) for name in terms}
-    return {"total": round(sum(means.values()), 2)} | {name: round(value, 2) for name, value in means.items()}
+    return {name: round(float(np.mean([getattr(value, name) for value in rewards])), 2) for name in terms}
 
 
 def _percentiles(seconds: Sequence[float], unit: float) -> dict[str, float]:
@@ -204,11 +208,12 @@ def _percentiles(seconds: Sequence[float], unit: float) -> dict[str, float]:
 
 
 def _ratios(sums: Sums) -> dict[str, float]:
-    used, covered, mass, loads, wasted, evictions, wrong, optimal = (float(value) for value in sums)
+    used, covered, mass, loads, wasted, evictions, wrong, optimal, earned, turns = (float(v) for v in sums)
     return {
         "coverage": covered / used if used else 1.0,
         "effective_context_utilization": mass / used if used else 1.0,
         "wasted_loads": wasted / loads if loads else 0.0,
         "wrong_eviction_share": wrong / evictions if evictions else 0.0,
         "load_ratio": loads / optimal if optimal else float(loads == 0),
+        "reward": earned / turns if turns else 0.0,  # of a turn
     }
