@@ -133,4 +133,8 @@ def browser(program: str) -> Iterator[Page]:
                 yield Page(socket)
         finally:
             process.terminate()
-            process.wait(timeout=20)
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

@@ -230,6 +230,13 @@ class TestOtherServers:
             answer = client.messages.create(**ASK, context_hints=["x"], rtls="graded")
         assert (answer.rtls_metrics.status, answer.rtls_metrics.reason) == ("disabled", NOT_ZEROLAYER)
 
+    @pytest.mark.parametrize("told", ["none", 3, []])
+    def test_one_that_means_something_else_by_the_field(self, told):
+        with MessagesServer(told).running() as server, client_of(server) as client:
+            assert client.messages.create(**ASK).rtls_metrics.reason == NOT_ZEROLAYER
+            with client.messages.stream(**ASK) as stream:
+                assert stream.get_final_message().rtls_metrics.reason == NOT_ZEROLAYER
+
     def test_one_that_refuses_them_is_asked_again_without(self, strict):
         with client_of(strict, rtls_policy="balanced") as client:
             for _ in range(2):

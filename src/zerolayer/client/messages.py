@@ -168,7 +168,8 @@ def _note(client: Any, answer: object) -> None:
     """Say why a message came without metrics, and remember whose session answered."""
     if not isinstance(answer, RtlsMessage):
         return
-    if "rtls_metrics" not in answer.model_fields_set:
+    told = "rtls_metrics" in answer.model_fields_set and isinstance(answer.rtls_metrics, RtlsMetrics)
+    if not told:
         answer.rtls_metrics = RtlsMetrics(reason=client.rtls_reason)
     elif answer.rtls_metrics.session_id:
         client.last_session_id = answer.rtls_metrics.session_id
