@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from zerolayer.answering import FAULT_ROOM, Decoding
-from zerolayer.core import BoolArray, FloatArray, Plan, TurnMetrics
+from zerolayer.core import BoolArray, FloatArray, Grade, Plan, TurnMetrics
 from zerolayer.decision import planner
 from zerolayer.errors import BudgetError, QuestionTooLongError
 from zerolayer.perception.recall import Signals, fuse
@@ -87,7 +87,11 @@ class Recaller:
         scheduler = self._scheduler
         table = scheduler.table
         away = np.flatnonzero(table.pinned & ~table.resident).tolist()
-        plan = planner.plan_pinned(scheduler.policy, table, away, reserve)
+        try:
+            plan = planner.plan_pinned(scheduler.policy, table, away, reserve)
+        except BudgetError:  # what somebody pins outranks what persistence alone made P0
+            table.grade[(table.grade == int(Grade.P0)) & ~table.pinned] = int(Grade.P1)
+            plan = planner.plan_pinned(scheduler.policy, table, away, reserve)
         if plan.load:
             seen = set(scheduler.arena.occupant[: scheduler.arena.in_sight].tolist()) - set(plan.evict)
             scheduler.working_set.bring(plan, sorted({*seen, *plan.load}), reserve)

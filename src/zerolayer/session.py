@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from xxhash import xxh3_128_hexdigest
@@ -197,7 +197,7 @@ class Session:
         """
         early = self.answers_early
         turn = self._reader.early_turn_steps if early else self.scheduler.turn_steps
-        ids = [*self.question_ids(question), *self._ids(begun)]
+        ids = self.asked_ids(question, begun)
         result = yield from turn(ids, self.index.signals(question), decoding)
         self._kept = self._kept or decoding.keep
         if not early:  # an early answer has an arena of its own
@@ -304,6 +304,10 @@ class Session:
         """Tokens of a question in the model's chat template, up to where its answer begins."""
         return self._ids(self._frame.follow_up(question) if self._kept else self._frame.question(question))
 
+    def asked_ids(self, question: str, begun: str) -> list[int]:
+        """As `question_ids`, and how the answer begins."""
+        return [*self.question_ids(question), *self._ids(begun)]
+
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self.engine.tokenizer(text, add_special_tokens=False)["input_ids"] if text else []
         return ids
@@ -351,16 +355,19 @@ def open_documents(
     frame: PromptFrame | None = None,
     salt: str = "",
     titled: Sequence[bool] | None = None,
+    tokenizer: Any = None,
 ) -> OpenDocuments:
     """Documents that are loaded already, cut into blocks and indexed.
 
-    `frame` is the prompt around them; `salt` keeps their KV apart from that of others with equal documents.
+    `frame` is the prompt around them; `salt` keeps their KV apart from that of others with equal documents;
+    `tokenizer` is a copy of the engine's, where that may be in use on another thread.
     """
-    width, frame = settings.block_tokens, frame or prompt_frame(engine.tokenizer)
+    tokenizer = tokenizer or engine.tokenizer
+    width, frame = settings.block_tokens, frame or prompt_frame(tokenizer)
     # How KV is computed is part of every block's id: positions and neighbours shape keys and values.
     provenance = f"{engine.fingerprint}:{engine.dtype}:prefill-2:{width}" + (f":{salt}" if salt else "")
     seed = xxh3_128_hexdigest(provenance.encode())
-    stream = build_stream(documents, engine.tokenizer, frame, width, seed, titled)
+    stream = build_stream(documents, tokenizer, frame, width, seed, titled)
     identity = xxh3_128_hexdigest(f"{stream.blocks[-1].id}:{settings.codec}".encode())
     info = SessionInfo(
         identity,

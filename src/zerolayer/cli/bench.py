@@ -22,6 +22,7 @@ BENCHES = {
         "signals": "What each signal of use is worth, and how well it is calibrated.",
         "prefill": "Prefill rate against plain Hugging Face.",
         "quality": "KL to the full cache by share of blocks in sight: zerolayer, droppers, gold evidence.",
+        "serve": "Many conversations at once: time to first token against a static window and plain HF.",
         "decode": "Time per token against plain Hugging Face and llama.cpp.",
     }.items()
 }

@@ -33,7 +33,6 @@ class Accounts:
 
     def __init__(self, counters: Counters, events: EventLog) -> None:
         self.counters, self.events = counters, events
-        self._shadows: dict[str, WindowShadow] = {}
 
     def count(self, live: Live, usage: Usage, account: TurnAccount, ended: Ended) -> None:
         counters, metrics, width = self.counters, ended.answer.metrics, live.session.settings.block_tokens
@@ -81,11 +80,9 @@ class Accounts:
         sizes = session.sizes
         if sizes.slots < sizes.sink_blocks + WINDOW_LEAST:
             return
-        shadow = self._shadows.get(live.id)
-        if shadow is None:
+        if live.shadow is None:
             blocks = len(session.stream.blocks)
-            shadow = WindowShadow(blocks, sizes.slots, sizes.block_tokens, sizes.sink_blocks)
-            self._shadows[live.id] = shadow
-        counts, cut = shadow.turn(result.used, len(table))
+            live.shadow = WindowShadow(blocks, sizes.slots, sizes.block_tokens, sizes.sink_blocks)
+        counts, cut = live.shadow.turn(result.used, len(table))
         self.counters.window.add(counts)
         self.counters.sums["window_cut_tokens"] += cut * sizes.block_tokens

@@ -110,7 +110,7 @@ def read_conversation(request: TurnRequest, reader: DocumentReader) -> Conversat
     messages = _merged(request.messages)
     begun = ""
     if messages and messages[-1].role == "assistant":
-        begun = _text(messages.pop().parts).rstrip()
+        begun = _said(messages.pop().parts).rstrip()
     if not messages or messages[0].role != "user" or messages[-1].role != "user":
         raise UsageError(
             f"messages: {len(request.messages)} messages that do not start with one of role 'user' and end with a "
@@ -122,7 +122,7 @@ def read_conversation(request: TurnRequest, reader: DocumentReader) -> Conversat
     question = ""
     for index, message in enumerate(messages):
         if message.role == "assistant":
-            turns.append(SaidTurn(question, _text(message.parts)))
+            turns.append(SaidTurn(question, _said(message.parts)))
             continue
         found, question = _split(message.parts, parts, reader)
         parts += sum(source.part is not None for source in found)
@@ -149,6 +149,11 @@ def _merged(messages: Sequence[Message]) -> list[Message]:
 
 def _text(parts: Sequence[Part]) -> str:
     return "\n\n".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def _said(parts: Sequence[Part]) -> str:
+    """An answer, which comes back in pieces where it has citations."""
+    return "".join(part.text for part in parts if isinstance(part, TextPart))
 
 
 def _system(parts: Sequence[TextPart], reader: DocumentReader) -> tuple[str, list[Source]]:

@@ -49,7 +49,7 @@ class WindowShadow:
             table.grow(blocks - first)
             room = planner.plan_room(self._policy, table, min(blocks - first, table.capacity // 2))
             self._apply(room.evict, ())
-            table.resident[-min(blocks - first, table.free) :] = True
+            table.resident[max(first, blocks - table.free) :] = True
         plan = planner.plan_turn(self._policy, table, WINDOW_RESERVE_BLOCKS)
         self._apply(plan.evict, plan.load)
         there = table.resident.copy()
@@ -104,6 +104,7 @@ class EventLog:
             found = [
                 event
                 for event in self._events
-                if event.id > since and (tenant is None or event.tenant in ("", tenant))
+                if event.id > since
+                and (tenant is None or event.tenant == tenant or not (event.session or event.tenant))
             ]
         return found[-limit:] if limit > 0 else []

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 from zerolayer.server.conversation import Conversation
 from zerolayer.server.turns import Failed, Finished, TurnEvent, TurnRequest
@@ -64,7 +65,7 @@ class RunningTurn:
             reader = self._reader
         if reader is not None:
             loop, arrived = reader
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop was closed: nobody listens any more
                 loop.call_soon_threadsafe(arrived.set)
 
     async def events(self) -> AsyncIterator[TurnEvent]:

@@ -22,8 +22,9 @@ class ServiceOptions:
     session budget in bytes is hard, and has none."""
     max_output_tokens: int = 4096
     """Longest answer that may be asked for."""
-    max_sessions: int = 256
-    """Conversations kept at hand without device memory; older ones are read back from disk."""
+    max_sessions: int = 64
+    """Conversations kept at hand, with or without device memory; older ones are read back from disk. One takes about
+    1/32 of its documents' KV in host memory."""
     share_tenants: bool = False
     """Whether tenants may share KV of equal documents. Timing then tells one tenant what another has asked."""
     tenant_disk_budget: str | None = None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from zerolayer.documents.stream import prompt_frame
 from zerolayer.errors import BudgetError
 from zerolayer.execution.tiers import HostTier, SessionStore
 from zerolayer.server.conversation import Conversation
+from zerolayer.server.counters import WindowShadow
 from zerolayer.server.hints import Pins
 from zerolayer.server.kept import KeptConversation, delete_kept, read_kept, save_kept
 from zerolayer.server.options import ServiceOptions
@@ -57,6 +60,7 @@ class Live:
     policies: dict[str, Policy] = field(default_factory=dict)
     holds: bool = True  # an arena, or the right to one
     turns: int = 0
+    shadow: WindowShadow | None = None  # what the static window would have done
 
     @property
     def id(self) -> str:
@@ -74,7 +78,12 @@ class Pool:
     """All live conversations. Only the engine thread calls it."""
 
     def __init__(
-        self, engine: HFEngine, encoder: SentenceEncoder | None, settings: Settings, options: ServiceOptions
+        self,
+        engine: HFEngine,
+        encoder: SentenceEncoder | None,
+        settings: Settings,
+        options: ServiceOptions,
+        on_indexed: Callable[[], None],
     ) -> None:
         self.engine, self.settings, self.options = engine, settings, options
         self._encoder = encoder
@@ -87,6 +96,10 @@ class Pool:
         )
         self.live: dict[str, Live] = {}
         self._documents: OrderedDict[str, OpenDocuments] = OrderedDict()
+        self._indexing: dict[str, Future[OpenDocuments]] = {}
+        self._indexer = ThreadPoolExecutor(1, "zerolayer-index")
+        self._tokenizer = copy.deepcopy(engine.tokenizer)  # that thread's own
+        self._on_indexed = on_indexed
         self._clock = 0
         self.parks = self.resumes = 0
         self._parked: list[Live] = []  # since someone last looked
@@ -110,13 +123,12 @@ class Pool:
         ]
         return max(fits, key=lambda live: (len(live.kept.turns), live.used), default=None)
 
-    def open(self, conversation: Conversation, tenant: str) -> Live:
+    def open(self, conversation: Conversation, tenant: str, documents: OpenDocuments) -> Live:
         """A new session for a conversation; what is stored of its documents and turns is taken over later.
 
         Raises BudgetError where not even the whole device budget would do, StoreError.
         """
         key = conversation.key(self.salt(tenant))
-        documents = self._open_documents(key, conversation, tenant)
         sinks, sizes = 1, None
         stream, width = documents.stream, self.settings.block_tokens
         head = sum(1 for start, end in stream.spans if end == start)
@@ -145,25 +157,42 @@ class Pool:
         self.live[live.id] = live
         return live
 
-    def _open_documents(self, key: str, conversation: Conversation, tenant: str) -> OpenDocuments:
+    def documents(self, conversation: Conversation, tenant: str) -> OpenDocuments | None:
+        """The conversation's documents, cut and indexed; None while another thread is at it.
+
+        Raises what that failed with.
+        """
+        key = conversation.key(self.salt(tenant))
         found = self._documents.get(key)
         if found is None:
-            sources = conversation.sources
-            found = open_documents(
-                [source.document for source in sources],
-                self.engine,
-                self.settings,
-                self._encoder,
-                frame=prompt_frame(self.engine.tokenizer, conversation.system, bool(sources)),
-                salt=self.salt(tenant),
-                titled=[source.titled for source in sources],
-            )
-            found = replace(found, info=replace(found.info, tenant=tenant, title=conversation.title))
-            self._documents[key] = found
+            future = self._indexing.get(key)
+            if future is None:
+                future = self._indexer.submit(self._index, conversation, tenant)
+                future.add_done_callback(lambda _: self._on_indexed())
+                self._indexing[key] = future
+            if not future.done():
+                return None
+            del self._indexing[key]
+            found = self._documents[key] = future.result()
             if len(self._documents) > _KEPT_DOCUMENTS:
                 self._documents.popitem(last=False)
         self._documents.move_to_end(key)
         return found
+
+    def _index(self, conversation: Conversation, tenant: str) -> OpenDocuments:
+        """On the indexing thread: the engine goes on meanwhile."""
+        sources = conversation.sources
+        opened = open_documents(
+            [source.document for source in sources],
+            self.engine,
+            self.settings,
+            self._encoder,
+            frame=prompt_frame(self._tokenizer, conversation.system, bool(sources)),
+            salt=self.salt(tenant),
+            titled=[source.titled for source in sources],
+            tokenizer=self._tokenizer,
+        )
+        return replace(opened, info=replace(opened.info, tenant=tenant, title=conversation.title))
 
     def stored_turns(self, live: Live) -> KeptConversation | None:
         """The first turns of the conversation as another one keeps them behind the same documents, or None."""
@@ -266,6 +295,7 @@ class Pool:
 
     def close_all(self) -> None:
         """Close every session."""
+        self._indexer.shutdown(cancel_futures=True)
         for live in list(self.live.values()):
             self.close(live)
 

@@ -77,7 +77,10 @@ class Preparing:
     def read(self, turn: RunningTurn, live: Live, progress: Progress) -> Quanta:
         """Read the documents, unless the question is answered early, from what it points at."""
         session = live.session
-        if session.is_read or session.answers_early:
+        new = len(turn.conversation.turns) <= len(
+            live.kept.turns
+        )  # nothing of the conversation has to be replayed
+        if session.is_read or (session.answers_early and new):
             return
         while any(other is not live for other in self._pool.readers(live.key)):
             if turn.cancelled:

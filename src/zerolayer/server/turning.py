@@ -139,7 +139,7 @@ class Turning:
         """Limits and choices of the answer. It is never longer than the session's memory allows."""
         sampling, sizes = turn.request.sampling, live.session.sizes
         asked = min(sampling.max_tokens, self._options.max_output_tokens)
-        question = len(live.session.question_ids(turn.conversation.question))
+        question = _asked_tokens(turn, live)
         room = (sizes.slots - sizes.sink_blocks - 1 - FAULT_ROOM) * sizes.block_tokens
         return Decoding(
             limit=max(1, min(asked, room - question - sizes.block_tokens)),
@@ -151,9 +151,9 @@ class Turning:
     def _usage(self, turn: RunningTurn, live: Live, progress: Progress) -> Usage:
         """Of the whole prompt: what is read back, what is computed and kept, what is computed for this turn only."""
         session = live.session
-        width, said = session.settings.block_tokens, len(session.kept_turns()[0])
-        stored = said - said % width  # the rest fills no block, and is computed again
-        tail = said - stored + len(session.question_ids(turn.conversation.question))
+        width, (said, blocks) = session.settings.block_tokens, session.kept_turns()
+        stored = len(blocks) * width  # the rest fills no block, and is computed again
+        tail = len(said) - stored + _asked_tokens(turn, live)
         kept = tail - tail % width
         replayed = min(progress.replayed_tokens, stored)
         created = progress.prefilled_tokens + replayed + kept
@@ -165,7 +165,7 @@ class Turning:
         """Of an early answer: only what was selected was read; nothing of it is kept as it was computed."""
         session = live.session
         computed = session.read_report.tokens_early - before
-        said = len(session.kept_turns()[0]) + len(session.question_ids(turn.conversation.question))
+        said = len(session.kept_turns()[0]) + _asked_tokens(turn, live)
         return Usage(computed + said, 0, 0)
 
     # After the answer
@@ -222,3 +222,8 @@ class Turning:
                     citation.weight,
                 )
             )
+
+
+def _asked_tokens(turn: RunningTurn, live: Live) -> int:
+    """Tokens of the question in its frame, and of how its answer begins."""
+    return len(live.session.asked_ids(turn.conversation.question, turn.conversation.begun))

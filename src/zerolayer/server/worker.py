@@ -131,15 +131,26 @@ class Worker:
     # On the engine thread
 
     def _run(self) -> None:
+        """The thread. Whatever goes wrong here ends the service, and everybody who waits is told."""
+        ending: Exception = OverloadedError("the service was closed; send the request again later")
         try:
-            self.pool = self._load()
-        except ZerolayerError as error:
-            _log.error("the service cannot start: %s", error)
-            self.starting = f"the model cannot be loaded: {error}"
-            with self._work:
-                self._closing = True
-            self._fail_all(error)
-            return
+            self._serve()
+            self.starting = "the service is being closed"
+        except Exception as error:  # noqa: BLE001 - the thread's edge: nobody would hear of it
+            ending, why = error, f"the engine has stopped: {error}"
+            known = isinstance(error, ZerolayerError)
+            self.starting = why if known else "the engine has stopped by a defect; its log has more"
+            _log.error(why, exc_info=None if known else error)
+        with self._work:
+            self._serving, self._closing = False, True
+        self._answer_calls()
+        self._fail_all(ending)
+        if self.pool is not None:
+            self.pool.close_all()
+
+    def _serve(self) -> None:
+        """Load the model, then turns until the end."""
+        self.pool = self._load()
         self.turning = Turning(self.pool, self.options, self.counters, self.events)
         self.starting, self._serving = "", True
         self.events.add("start", f"ready: {self.settings.model}")
@@ -148,12 +159,6 @@ class Worker:
             self._admit()
             if not self._step() and not self._behind():
                 self._rest()
-        self.starting = "the service is being closed"
-        with self._work:
-            self._serving = False
-        self._answer_calls()
-        self._fail_all(OverloadedError("the service was closed; send the request again later"))
-        self.pool.close_all()
 
     def _load(self) -> Pool:
         """The model, loaded and warmed up: the first question pays for nothing that later ones do not."""
@@ -171,7 +176,7 @@ class Worker:
         arena.release()
         if encoder is not None:
             encoder.encode(["Warming up."])
-        return Pool(engine, encoder, self.settings, self.options)
+        return Pool(engine, encoder, self.settings, self.options, self._wake)
 
     def _rest(self) -> None:
         """Nothing to do: wait for a turn, a call or the end; blocked turns are looked at again soon."""
@@ -198,6 +203,7 @@ class Worker:
             turn = self._waiting.popleft()
             if turn.cancelled:
                 self.counters.outcomes["cancelled"] += 1
+                turn.tell(Failed(_left()))
                 continue
             try:
                 live = self._conversation_of(turn)
@@ -214,13 +220,16 @@ class Worker:
             self._waiting.extendleft(reversed(skipped))
 
     def _conversation_of(self, turn: RunningTurn) -> Live | None:
-        """The conversation that this turn goes on with, holding device memory; None where there is no memory yet."""
+        """The conversation that this turn goes on with, holding device memory; None where that has to wait."""
         pool = self.pool
         assert pool is not None
         tenant = turn.request.tenant
         live = pool.match(turn.conversation, tenant)
         if live is None:
-            live = pool.open(turn.conversation, tenant)
+            documents = pool.documents(turn.conversation, tenant)
+            if documents is None:
+                return None
+            live = pool.open(turn.conversation, tenant, documents)
         try:
             granted = pool.grant(live)
         except ZerolayerError:
@@ -283,7 +292,7 @@ class Worker:
             self.counters.outcomes["finished"] += 1
         else:
             self.counters.outcomes["cancelled"] += 1
-            turn.tell(Failed(OverloadedError("the client left before the answer's end")))
+            turn.tell(Failed(_left()))
 
     def _fail(self, turn: RunningTurn, error: Exception) -> None:
         self.counters.outcomes["failed"] += 1
@@ -309,21 +318,36 @@ class Worker:
         """One quantum of what is left to do behind the answers; False where nothing is."""
         assert self.pool is not None
         for live in self._idle():
-            session = live.session
-            if not session.is_read:
-                live.state = "reading"
-                read_chunk(live)
-                live.state = "idle"
-                if session.is_read and live.kept.turns:
-                    self.pool.refresh(live)
-                return True
-            if not session.index.encoded:
-                session.index.encode(ENCODED_AT_A_TIME)
+            try:
+                if self._read_behind(live):
+                    return True
+            except ZerolayerError as error:  # what nobody waits for may fail: the next question says why
+                self.events.add("error", f"reading behind: {error}", live.id, live.tenant)
+                self.pool.drop(live)
                 return True
         return False
+
+    def _read_behind(self, live: Live) -> bool:
+        """One quantum for a session that has no turn; False where nothing is left to do."""
+        session = live.session
+        if session.is_read and session.index.encoded:
+            return False
+        if session.is_read:
+            session.index.encode(ENCODED_AT_A_TIME)
+            return True
+        live.state = "reading"
+        read_chunk(live)
+        live.state = "idle"
+        if session.is_read and live.kept.turns and self.pool is not None:
+            self.pool.refresh(live)
+        return True
 
     def _idle(self) -> Iterator[Live]:
         """Sessions that hold memory and have no turn, the latest used first."""
         assert self.pool is not None
         lives = [live for live in self.pool.live.values() if live.holds and not live.busy]
         return iter(sorted(lives, key=lambda live: -live.used))
+
+
+def _left() -> OverloadedError:
+    return OverloadedError("the client left before the answer's end")
