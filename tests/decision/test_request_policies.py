@@ -11,6 +11,7 @@ import pytest
 
 from zerolayer.decision.request_oracle import NEVER, next_uses, optimal_hits
 from zerolayer.decision.request_policies.ranked import Ranking
+from zerolayer.decision.request_queues import ClassQueues
 from zerolayer.decision.request_registry import (
     REQUEST_POLICIES,
     SIMPLE_POLICIES,
@@ -91,7 +92,7 @@ def test_two_runs_are_identical(name: str) -> None:
 def test_expert_mixing_loses_little_to_the_best_simple_policy(trace: str, length: int) -> None:
     requests = TRACES[trace](length)
     best = max(simulate(requests, name, 40).hits for name in SIMPLE_POLICIES)
-    assert simulate(requests, "expert-mixing", 40).hits >= 0.85 * best
+    assert simulate(requests, "expert-mixing", 40).hits >= 0.9 * best
 
 
 def test_lru_is_the_textbook_lru_on_single_blocks() -> None:
@@ -173,6 +174,22 @@ def test_ranking_forgets_old_scores() -> None:
     for round_, block in product(range(50), range(10)):
         ranking.put(block, (round_ * 10 + block,))
     assert [ranking.pop() for _ in range(len(ranking))] == list(range(10))
+
+
+def test_queues_yield_the_least_worthy_head_of_all_classes() -> None:
+    queues = ClassQueues(3)
+    worth = {block: float((7 * block) % 10) for block in range(30)}
+    for block in range(30):
+        queues.put(block, block % 3)
+    queues.put(0, 1)  # 0 leaves class 0 for the end of class 1
+    queues.compare(lambda kind, block: (worth[block], block))
+    orders = ([*range(3, 30, 3)], [*range(1, 30, 3), 0], [*range(2, 30, 3)])
+    for _ in range(30):
+        value, block = queues.lowest(lambda kind, block: (worth[block], block))
+        heads = [left[0] for order in orders if (left := [one for one in order if one in queues])]
+        assert value == worth[block] == min(worth[head] for head in heads)
+        queues.remove(block)
+    assert queues.lowest(lambda kind, block: (0.0, 0.0)) == (float("inf"), -1)
 
 
 def test_names_and_classes() -> None:

@@ -24,10 +24,11 @@ def test_exported_trees_score_as_the_fitted_ones() -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(3000, len(REQUEST_FEATURES))).astype(np.float32)
     label = features[:, 0] * features[:, 1] + rng.normal(size=3000) > 0
-    models = [_boost(features, label, np.ones(3000), seed) for seed in (0, 1)]
-    scores = _stack(models).scores(features[:200])
-    for head, model in enumerate(models):
-        assert np.allclose(scores[:, head], model.decision_function(features[:200]), atol=1e-4)
+    models = [_boost(features, label.astype(float), (~label).astype(float), seed) for seed in (0, 1)]
+    scores = _stack([models[:1], models]).scores(features[:200])
+    parts = [model.decision_function(features[:200]) for model in models]
+    assert np.allclose(scores[:, 0], parts[0], atol=1e-4)
+    assert np.allclose(scores[:, 1], (parts[0] + parts[1]) / 2, atol=1e-4)
 
 
 def test_features_know_only_the_past_and_no_scale_of_time() -> None:
@@ -36,10 +37,24 @@ def test_features_know_only_the_past_and_no_scale_of_time() -> None:
     chains = [[0, 1, 2], [0, 3], [0, 1, 2, 4], [0, 1, 2, 4, 5]]
     for number, chain in enumerate(chains):
         first = slow.observe(Request(chain, 600.0 * number))
-        assert np.allclose(first, fast.observe(Request(chain, 10.0 * number)), atol=1e-5)
-    new = first[:, REQUEST_FEATURES.index("new")]
-    assert new.tolist() == [0, 0, 0, 0, 1]
-    assert first[0, REQUEST_FEATURES.index("count")] == 2.0  # log2(1 + 3 earlier references)
+        assert np.allclose(first.features, fast.observe(Request(chain, 10.0 * number)).features, atol=1e-5)
+    assert first.ends.tolist() == [
+        1,
+        3,
+        4,
+        5,
+    ]  # the root, what two requests had, the last one's, the new block
+    found = dict(zip(REQUEST_FEATURES, first.features.T.tolist(), strict=True))
+    assert found["new"] == [0, 0, 0, 1] and found["last"] == [0, 0, 0, 1]
+    assert found["count"][0] == 2.0  # log2(1 + 3 earlier references)
+    assert found["turn"] == [2.0] * 4
+
+
+def test_a_chain_of_one_history_is_one_segment_and_its_last_block() -> None:
+    history = BlockHistory()
+    assert history.observe(Request(range(50), 0.0)).ends.tolist() == [49, 50]
+    assert history.observe(Request(range(50), 9.0)).ends.tolist() == [49, 50]
+    assert history.observe(Request([70], 9.5)).ends.tolist() == [1]
 
 
 def test_survival_learns_when_a_class_returns() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -14,13 +15,15 @@ import numpy as np
 from zerolayer.core import FloatArray, IntArray
 from zerolayer.decision.request_features import REQUEST_FEATURES, BlockHistory
 from zerolayer.decision.request_policy import Request
-from zerolayer.decision.request_survival import AGES, SurvivalTable
+from zerolayer.decision.request_survival import AGE_EDGES, AGES, SurvivalTable
 from zerolayer.decision.request_trees import TreeScores
 from zerolayer.errors import SettingError
 
 SHIPPED = "imitation.json"
 SWEEP_REFERENCES = 256
 """References between two renewals of the survival table."""
+
+_AGE_EDGES = AGE_EDGES.tolist()
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +43,7 @@ class RequestModel:
         return (len(self.edges[0]) + 1) * (len(self.edges[1]) + 1)
 
     def classify(self, features: FloatArray) -> IntArray:
-        """[blocks] class of each block of one chain.
+        """[segments] class of each segment of one chain.
 
         A prefix scores at least what its best descendant scores: a use of the descendant uses it too (chain rule).
         """
@@ -101,33 +104,39 @@ class BlockTracker:
         self.kind = np.zeros(1024, dtype=np.int64)  # [blocks] class
         self.time_s = np.zeros(1024)  # [blocks] of the last reference
         self.number = np.full(1024, -1, dtype=np.int64)  # [blocks] of the last reference, -1 never
-        self.first_number = 0  # of the request that is being served
         self._since_sweep = 0
+        self._density: list[list[float]] = self.survival.density.tolist()
 
     @property
     def timescale_s(self) -> float:
         """Median time after which a chain is extended."""
         return self.history.timescale_s
 
-    def begin(self, request: Request) -> None:
-        """Classify the request's blocks and learn from what returned."""
+    def begin(self, request: Request) -> list[int]:
+        """Classify the request's blocks, learn from what returned; returns the class of each block."""
         chain = np.asarray(request.blocks, dtype=np.int64)
         self.now = request.time_s
         if not len(chain):
-            return
-        features = self.history.observe(request)
+            return []
+        segments = self.history.observe(request)
         self._grow(len(self.history.count))
         back = chain[self.number[chain] >= 0]
         ages = ((self.now - self.time_s[back]) / self.timescale_s).astype(np.float32)
         self.survival.returned(self.kind[back], ages)
-        kinds = self.model.classify(features)
+        kinds = np.repeat(self.model.classify(segments.features), np.diff(segments.ends, prepend=0))
         numbers = self.survival.note(chain, kinds, self.now)
         self.kind[chain], self.time_s[chain], self.number[chain] = kinds, self.now, numbers
-        self.first_number = int(numbers[0])
         self._since_sweep += len(chain)
         if self._since_sweep >= SWEEP_REFERENCES:
             self._since_sweep = 0
             self.survival.sweep(self.now, self.timescale_s, self.number.__getitem__)
+            self._density = self.survival.density.tolist()
+        return kinds.tolist()
+
+    def density(self, kind: int, last_s: float) -> float:
+        """Hits per timescale that a block of a class, referenced last at `last_s`, is expected to earn from now on."""
+        age = bisect_right(_AGE_EDGES, (self.now - last_s) / self.timescale_s) - 1
+        return self._density[kind][age]
 
     def _grow(self, size: int) -> None:
         more = size - len(self.kind)

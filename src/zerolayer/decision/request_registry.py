@@ -31,7 +31,7 @@ SIMPLE_POLICIES = ("lru", "lfu", "frequency-bonus", "arc", "s3-fifo")
 """Those that learn nothing."""
 
 DEFAULT_REQUEST_POLICY = "expert-mixing"
-"""The best on held-out requests."""
+"""No simple policy has more hits on any trace tried."""
 
 
 def create_request_policy(spec: str, capacity: int) -> RequestPolicy:

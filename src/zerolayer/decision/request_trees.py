@@ -1,9 +1,10 @@
-"""Boosted trees of depth at most 3 as arrays: two scores for every block of a request in a dozen numpy calls."""
+"""Boosted trees of depth at most 3 as arrays: two scores for every segment of a request in a dozen numpy calls."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,14 +58,17 @@ class TreeScores:
 
     def scores(self, features: FloatArray) -> npt.NDArray[np.float32]:
         """[n, heads] log-odds of features [n, columns]."""
-        trees = np.arange(len(self.head))
-        node = np.zeros((len(features), len(trees)), dtype=np.int64)
-        rows = np.arange(len(features))[:, None]
+        first, width = np.arange(len(self.head)), features.shape[1]
+        rows = np.arange(len(features))[:, None] * width
+        node = np.zeros((len(features), len(first)), dtype=np.int64)
         for _ in range(DEPTH):
-            value = features[rows, self.feature[trees, node]]
-            node = 2 * node + 1 + (value > self.threshold[trees, node])
-        leaves = self.leaf[trees, node - NODES]
-        found = np.empty((len(features), len(self.base)), dtype=np.float32)
-        for head, base in enumerate(self.base):
-            found[:, head] = base + leaves[:, self.head == head].sum(axis=1)
-        return found
+            place = node + first * NODES
+            above = features.take(rows + self.feature.take(place)) > self.threshold.take(place)
+            node = 2 * node + 1 + above
+        leaves = self.leaf.take(node - NODES + first * LEAVES)
+        return np.asarray(leaves @ self._to_head + self.base, dtype=np.float32)
+
+    @cached_property
+    def _to_head(self) -> npt.NDArray[np.float32]:
+        """[trees, heads] 1 where a tree adds to a head."""
+        return np.asarray(self.head[:, None] == np.arange(len(self.base)), dtype=np.float32)

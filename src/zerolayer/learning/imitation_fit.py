@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,18 @@ from zerolayer.errors import TraceError
 from zerolayer.learning.requests import RequestTrace
 from zerolayer.learning.simulate import requests_of
 
-BLOCKS_PER_REQUEST = 6
-"""Blocks of one request are alike: more of them would only drown short requests."""
+LENGTH_POWER = 0.7
+"""A request weighs as its length to this power: blocks of one request return together and are no independent cases."""
 
-TREES = 60
+FORESTS = 4
+"""Each score is the mean of so many boosted models of other seeds: one alone moves the share of the optimum by up to 3
+points from seed to seed."""
+
+TREES = 30
+"""Of each boosted model."""
+
 CLASSES = (3, 10)
-"""Of each score; few, because every class has to show its own times of return.
-
-Chosen on an inner split of the first 60 %, after some larger settings had been seen on the rest.
-"""
+"""Of each score; few, because every class has to show its own times of return."""
 
 LABEL_CAPACITY = 0.02
 """Share of unique blocks at which the optimum's choices are the label."""
@@ -49,19 +52,21 @@ def fit_imitation(
 
     Raises TraceError where nothing ever returns. Needs scikit-learn (the learn extra).
     """
-    features, scale = observe(trace)
-    labels = _labels(trace, scale)
-    if not all(label[rows].any() for label, rows in labels):
-        raise TraceError(f"no block of {trace.source} returns: there is nothing to fit; give a longer trace")
-    rng = np.random.default_rng(seed)
-    rows, weight = _sample(trace, rng)
+    observed = observe(trace)
+    weight = observed.weights(trace)
     heads = []
-    for label, usable in labels:
-        chosen = usable[rows]
-        heads.append(_boost(features[rows[chosen]], label[rows[chosen]], weight[chosen], seed))
+    for label, usable in _labels(trace, observed.scale):
+        good, bad = (observed.sums(part & usable) * weight for part in (label, ~label))
+        if not good.any():
+            raise TraceError(
+                f"no block of {trace.source} returns: there is nothing to fit; give a longer trace"
+            )
+        seeds = range(FORESTS * seed, FORESTS * (seed + 1))
+        heads.append([_boost(observed.features, good, bad, number) for number in seeds])
     trees = _stack(heads)
-    scores = trees.scores(features[rows])
-    edges = [_cuts(scores[:, head], classes) for head, classes in enumerate(CLASSES)]
+    scores = trees.scores(observed.features)
+    weight = weight * observed.sums(np.ones(trace.references, dtype=np.bool_))
+    edges = [_cuts(scores[:, head], weight, classes) for head, classes in enumerate(CLASSES)]
     model = RequestModel(
         trees,
         (edges[0], edges[1]),
@@ -73,21 +78,48 @@ def fit_imitation(
     return _with_hazard(model, trace)
 
 
-def _cuts(scores: FloatArray, classes: int) -> FloatArray:
+def _cuts(scores: FloatArray, weight: FloatArray, classes: int) -> FloatArray:
     """Inner cuts at quantiles that lie closer towards high scores, where the choices are made."""
     shares = np.linspace(0, 1, classes + 1)[1:-1]
-    return np.asarray(np.quantile(scores, 1 - (1 - shares) ** 2))
+    order = np.argsort(scores)
+    passed = np.cumsum(weight[order])
+    return np.asarray(scores[order][np.searchsorted(passed, (1 - (1 - shares) ** 2) * passed[-1])])
 
 
-def observe(trace: RequestTrace) -> tuple[FloatArray, FloatArray]:
-    """[references, features] at each reference, and [references] the timescale then, in seconds."""
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """The segments of all requests, as a policy sees them."""
+
+    features: FloatArray  # [segments, REQUEST_FEATURES]
+    first: IntArray  # [segments] its first reference
+    request: IntArray  # [segments] its request
+    scale: FloatArray  # [references] the timescale then, in seconds
+
+    def sums(self, flags: BoolArray) -> FloatArray:
+        """[segments] references that have the flag."""
+        return np.add.reduceat(flags.astype(np.float64), self.first)
+
+    def weights(self, trace: RequestTrace) -> FloatArray:
+        """[segments] of a reference: a long request weighs more than a short one, but less than its length."""
+        return np.asarray(np.diff(trace.starts)[self.request] ** (LENGTH_POWER - 1.0))
+
+
+def observe(trace: RequestTrace) -> Observed:
+    """What a policy would see of each request. Raises TraceError for a trace without references."""
+    if not trace.references:
+        raise TraceError(f"{trace.source} references no block; give a longer trace")
     history = BlockHistory()
-    rows, scales = [], []
-    for request in requests_of(trace):
-        if request.blocks:
-            rows.append(history.observe(request))
-            scales.append(np.full(len(request.blocks), history.timescale_s))
-    return np.concatenate(rows), np.concatenate(scales)
+    features, first, owner = [], [], []
+    scale = np.empty(trace.references, dtype=np.float32)
+    for number, request in enumerate(requests_of(trace)):
+        low, high = int(trace.starts[number]), int(trace.starts[number + 1])
+        if low < high:
+            segments = history.observe(request)
+            features.append(segments.features)
+            first.append(low + np.concatenate([[0], segments.ends[:-1]]))
+            owner.append(np.full(len(segments.ends), number))
+            scale[low:high] = history.timescale_s
+    return Observed(np.concatenate(features), np.concatenate(first), np.concatenate(owner), scale)
 
 
 def _labels(trace: RequestTrace, scale: FloatArray) -> list[tuple[BoolArray, BoolArray]]:
@@ -103,22 +135,13 @@ def _labels(trace: RequestTrace, scale: FloatArray) -> list[tuple[BoolArray, Boo
     return [(wait <= scale / 2, left >= scale / 2), (kept, left >= 2 * scale)]
 
 
-def _sample(trace: RequestTrace, rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
-    """References to fit on, and their weights: a long request weighs more than a short one, less than its length."""
-    rows, weights = [], []
-    for low, high in zip(trace.starts[:-1], trace.starts[1:], strict=True):
-        count = min(BLOCKS_PER_REQUEST, high - low)
-        rows.append(rng.choice(np.arange(low, high), count, replace=False))
-        weights.append(np.full(count, ((high - low) / max(count, 1)) ** 0.7))
-    return np.concatenate(rows), np.concatenate(weights)
-
-
-def _boost(features: FloatArray, label: BoolArray, weight: FloatArray, seed: int) -> Any:
+def _boost(features: FloatArray, good: FloatArray, bad: FloatArray, seed: int) -> Any:
+    """A classifier of segments, `good` of whose (weighted) blocks have the label and `bad` do not."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     model = HistGradientBoostingClassifier(
         max_iter=TREES,
-        learning_rate=0.08,
+        learning_rate=0.12,
         max_depth=DEPTH,
         min_samples_leaf=150,
         l2_regularization=5.0,
@@ -126,20 +149,29 @@ def _boost(features: FloatArray, label: BoolArray, weight: FloatArray, seed: int
         early_stopping=False,
         random_state=seed,
     )
-    return model.fit(features, label, sample_weight=weight)
+    rows = np.concatenate([np.flatnonzero(good), np.flatnonzero(bad)])
+    label = np.arange(len(rows)) < np.count_nonzero(good)
+    weight = np.concatenate([good[good > 0], bad[bad > 0]])
+    return model.fit(features[rows], label, sample_weight=weight / weight.mean())
 
 
-def _stack(heads: list[Any]) -> TreeScores:
+def _stack(heads: list[list[Any]]) -> TreeScores:
+    """The trees of all models; a score is the mean of its head's models."""
     parts = [
-        (head, predictors[0].nodes) for head, model in enumerate(heads) for predictors in model._predictors
+        (head, 1 / len(models), predictors[0].nodes)
+        for head, models in enumerate(heads)
+        for model in models
+        for predictors in model._predictors
     ]
     feature = np.zeros((len(parts), NODES), dtype=np.int64)
     threshold = np.full((len(parts), NODES), _ALWAYS_LEFT, dtype=np.float32)
     leaf = np.zeros((len(parts), LEAVES), dtype=np.float32)
-    for row, (_, nodes) in enumerate(parts):
+    for row, (_, share, nodes) in enumerate(parts):
         _fill(nodes, 0, 0, feature[row], threshold[row], leaf[row])
-    base = np.array([float(model._baseline_prediction.ravel()[0]) for model in heads], dtype=np.float32)
-    return TreeScores(feature, threshold, leaf, np.array([head for head, _ in parts]), base)
+        leaf[row] *= share
+    base = [np.mean([float(model._baseline_prediction.ravel()[0]) for model in models]) for models in heads]
+    owner = np.array([head for head, _, _ in parts])
+    return TreeScores(feature, threshold, leaf, owner, np.array(base, dtype=np.float32))
 
 
 def _fill(

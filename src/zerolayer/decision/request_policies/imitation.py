@@ -1,23 +1,17 @@
 """Imitation of the optimum: keeps the blocks whose slots are expected to earn hits soonest, and bypasses the rest.
 
-Trees fitted to the offline optimum's choices score each block of a request from its history; the scores make classes,
+Trees fitted to the offline optimum's choices score each segment of a request from its history; the scores make classes,
 whose times of return are learned online; a slot's worth is its hit density. The victim is the least dense of the
-residents sampled for the request (sampling as in LRB, Song et al., NSDI 2020), or the new block itself. Cost does not
-grow with the cache.
+classes' oldest residents, or the new block itself. Cost does not grow with the cache.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
 from zerolayer.decision.request_model import BlockTracker, RequestModel, shipped_model
 from zerolayer.decision.request_policy import Request
-from zerolayer.decision.request_survival import AGE_EDGES
-
-CANDIDATES = 64
-CANDIDATES_PER_BLOCK = 32
-MOST_CANDIDATES = 2048
-"""A request of n blocks samples 64 + 32 n residents, at most 2048, and all of them in a cache that is no larger."""
+from zerolayer.decision.request_queues import ClassQueues
 
 
 class ImitationPolicy:
@@ -25,57 +19,51 @@ class ImitationPolicy:
 
     name = "imitation"
 
-    def __init__(self, capacity: int, model: RequestModel | None = None, seed: int = 0) -> None:
+    def __init__(self, capacity: int, model: RequestModel | None = None) -> None:
         self.capacity = capacity
         self.tracker = BlockTracker(model or shipped_model())
-        self._random = np.random.default_rng(seed)
-        self._slots = np.zeros(capacity, dtype=np.int64)  # the resident blocks
-        self._used = 0
-        self._length = 0  # blocks of the request that is being served
-        self._queue: list[tuple[float, int, int]] = []  # (density, block, slot), the least dense last
+        self._resident = ClassQueues(self.tracker.model.classes)
+        self._chain: Sequence[int] = ()
+        self._kinds: dict[int, int] = {}  # of the chain that is being served
+        self._density: list[list[float]] = []
+        self._compared = False
 
     def begin(self, request: Request) -> None:
-        """Score the whole chain at once."""
-        self.tracker.begin(request)
-        self._length = len(request.blocks)
-        self._queue = []
+        """Put the last chain in order, deepest block first to leave (chain rule); score the new one at once."""
+        self._put(self._chain)
+        self._chain = request.blocks
+        self._kinds = dict(zip(request.blocks, self.tracker.begin(request), strict=True))
+        self._put(self._chain)
+        self._compared = False
 
     def hit(self, block: int) -> None:
-        """Nothing: the chain was noted when the request began."""
+        """Nothing: residents of the chain took their places when the request began."""
 
     def miss(self, block: int) -> int | None:
-        """The least dense of the sampled residents leaves, unless the new block is less dense still.
+        """The least dense head leaves, unless the new block is less dense still.
 
-        Blocks of the request that is being served are no candidates: it needs them now.
+        Blocks of the request that is being served do not leave for each other: it needs them now.
         """
-        if self._used < self.capacity:
-            self._slots[self._used] = block
-            self._used += 1
-            return None
-        if not self._queue:
-            self._queue = self._candidates()
-        worth, victim, slot = self._queue[-1]
-        if worth >= self.tracker.survival.density[self.tracker.kind[block], 0]:
-            return block
-        self._queue.pop()
-        self._slots[slot] = block
+        kind, victim = self._kinds[block], None
+        if len(self._resident) >= self.capacity:
+            if not self._compared:
+                self._compared = True
+                self._resident.compare(self._worth)
+            worth, victim = self._resident.lowest(self._worth)
+            if worth >= self.tracker.density(kind, self.tracker.now):
+                return block
+            self._resident.remove(victim)
+        self._resident.put(block, kind)
         return victim
 
-    def _candidates(self) -> list[tuple[float, int, int]]:
-        """Sampled residents with their density now, the least dense last."""
-        tracker = self.tracker
-        size = min(CANDIDATES + CANDIDATES_PER_BLOCK * self._length, MOST_CANDIDATES)
-        if size < self.capacity:
-            slots = np.unique(self._random.integers(0, self.capacity, size))
-        else:
-            slots = np.arange(self.capacity)
-        blocks = self._slots[slots]
-        ages = (tracker.now - tracker.time_s[blocks]) / tracker.timescale_s
-        buckets = np.searchsorted(AGE_EDGES, ages, side="right") - 1
-        worth = tracker.survival.density[tracker.kind[blocks], buckets]
-        worth[tracker.number[blocks] >= tracker.first_number] = np.inf
-        # Of equals the oldest goes first, and of one request the deepest block, so that prefixes stay (chain rule).
-        order = np.lexsort((-tracker.number[blocks], tracker.time_s[blocks], worth))[: 2 * self._length + 1][
-            ::-1
-        ]
-        return list(zip(worth[order].tolist(), blocks[order].tolist(), slots[order].tolist(), strict=True))
+    def _put(self, chain: Sequence[int]) -> None:
+        for block in reversed(chain):
+            if block in self._resident:
+                self._resident.put(block, self._kinds[block])
+
+    def _worth(self, kind: int, block: int) -> tuple[float, float]:
+        """Hit density of a resident now, and when it was referenced; of equals the oldest leaves first."""
+        if block in self._kinds:
+            return float("inf"), self.tracker.now
+        last_s = float(self.tracker.time_s[block])
+        return self.tracker.density(kind, last_s), last_s
