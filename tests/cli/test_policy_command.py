@@ -68,11 +68,16 @@ def test_an_unknown_trace_is_counted_whole(mooncake_file: Path) -> None:
     assert found["default"]["2%"] == found["policies"][DEFAULT_REQUEST_POLICY]["2%"]
 
 
-def test_a_scale_check_fills_the_cache() -> None:
-    code, found = run("scale", "--policy", "lru", "--blocks", "80", "--blocks", "800", "--references", "800")
-    assert code == 0
-    assert [row["resident_blocks"] for row in found["sizes"]] == [80, 800]
-    assert all(row["decision_us_p50"] > 0 for row in found["sizes"])
+def test_a_scale_check_fills_the_cache_and_draws(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    plot = tmp_path / "scale.png"
+    sizes = ("--blocks", "80", "--blocks", "800", "--references", "800", "--plot", str(plot))
+    code, found = run("scale", "--policy", "lru", "--policy", "arc", *sizes)
+    assert code == 0 and set(found["policies"]) == {"lru", "arc"}
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    for rows in found["policies"].values():
+        assert [row["resident_blocks"] for row in rows] == [80, 800]
+        assert all(row["decision_us_p50"] > 0 for row in rows)
 
 
 def test_fitting_needs_returns_and_reports_the_rest(mooncake_file: Path, tmp_path: Path) -> None:

@@ -199,26 +199,37 @@ def _evaluate_requests(
 
 
 @policy.command("scale")
-@click.option("--policy", "name", help="Whose decisions [default: the default for request streams].")
+@click.option(
+    "--policy", "names", multiple=True, help="Whose decisions [default: the default for request streams]."
+)
 @click.option(
     "--blocks", multiple=True, type=click.IntRange(8), help="Resident blocks [default: 10^4, 10^5, 10^6]."
 )
 @click.option(
     "--references", default=50_000, show_default=True, type=click.IntRange(8), help="To time at each size."
 )
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw the costs to this PNG.")
 @json_option
-def scale_command(name: str | None, blocks: tuple[int, ...], references: int, as_json: bool) -> None:
+def scale_command(
+    names: tuple[str, ...], blocks: tuple[int, ...], references: int, plot: Path | None, as_json: bool
+) -> None:
     """Decision cost per block against the number of resident blocks."""
     from zerolayer.decision.request_registry import DEFAULT_REQUEST_POLICY, create_request_policy
     from zerolayer.learning.request_eval import scale
 
-    chosen = name or DEFAULT_REQUEST_POLICY
-    create_request_policy(chosen, 1)
-    rows = scale(chosen, blocks or (10_000, 100_000, 1_000_000), references)
+    chosen = list(dict.fromkeys(names)) or [DEFAULT_REQUEST_POLICY]
+    for name in chosen:
+        create_request_policy(name, 1)
+    found = {name: scale(name, blocks or (10_000, 100_000, 1_000_000), references) for name in chosen}
+    if plot is not None:
+        from zerolayer.cli.policy_plot import draw_scale
+
+        note(f"wrote {draw_scale(found, plot)}")
     if as_json:
-        emit_json({"policy": chosen, "sizes": rows})
-    else:
-        table(chosen, list(rows[0]), [list(row.values()) for row in rows])
+        emit_json({"policies": found})
+        return
+    for name, rows in found.items():
+        table(name, list(rows[0]), [list(row.values()) for row in rows])
 
 
 def _fit(requests: RequestTrace, trace_file: Path, seed: int) -> Any:

@@ -1,8 +1,8 @@
-"""The learning curves of a trained policy as a picture."""
+"""Pictures of policies: learning curves, and what a decision costs by the size of the cache."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +51,26 @@ def _running(values: list[float]) -> list[float]:
         mean = _SMOOTH * mean + (1.0 - _SMOOTH) * value
         out.append(mean)
     return out
+
+
+def draw_scale(policies: Mapping[str, Sequence[Mapping[str, float]]], path: Path) -> Path:
+    """Write the rows of `learning.request_eval.scale` of one or more policies as PNG. Needs matplotlib."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.add_subplot()
+    for number, (name, rows) in enumerate(policies.items()):
+        sizes = [row["resident_blocks"] for row in rows]
+        for key, style in (("mean", "o-"), ("p50", "s:")):
+            costs = [row[f"decision_us_{key}"] for row in rows]
+            axes.plot(sizes, costs, style, color=f"C{number}", markersize=4, label=f"{name}, {key}")
+    axes.axhline(50, color="0.25", linewidth=0.8, linestyle="--", label="limit: 50 µs")
+    axes.set_xscale("log")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("resident blocks")
+    axes.set_ylabel("µs of processor time a block reference")
+    axes.set_title("Cost of a decision, simulated Zipf load in chains of 8 blocks", fontsize=10)
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize=8, frameon=False)
+    figure.savefig(path, dpi=140)
+    return path
