@@ -79,3 +79,13 @@ class ScriptedService:
 def failing(error: Exception, after: float = 0.0) -> tuple[TurnEvent | float, ...]:
     """A turn that starts, says something and fails."""
     return (Started("s1", USAGE), TextDelta("The", 0, 1), after, Failed(error))
+
+
+class Stage:
+    """Stands for whichever service plays: an app takes longer to make than most tests."""
+
+    def __init__(self) -> None:
+        self.service = ScriptedService()
+
+    def __getattr__(self, name: str):
+        return getattr(self.service, name)

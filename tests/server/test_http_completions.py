@@ -7,7 +7,7 @@ import json
 
 import pytest
 from fastapi.testclient import TestClient
-from scripted_service import ScriptedService, failing
+from scripted_service import ScriptedService, Stage, failing
 
 from zerolayer.errors import BlockMissingError, OverloadedError
 from zerolayer.server.app import create_app
@@ -16,8 +16,13 @@ from zerolayer.server.turns import DocumentPart, TextPart
 PDF_URL = "data:application/pdf;base64," + base64.b64encode(b"%PDF-1.4").decode()
 
 
+STAGE = Stage()
+APP = create_app(STAGE)
+
+
 def client_of(service: ScriptedService) -> TestClient:
-    return TestClient(create_app(service), raise_server_exceptions=False)
+    STAGE.service = service
+    return TestClient(APP, raise_server_exceptions=False)
 
 
 def ask(service: ScriptedService | None = None, **fields):

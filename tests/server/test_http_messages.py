@@ -7,7 +7,7 @@ import json
 
 import pytest
 from fastapi.testclient import TestClient
-from scripted_service import ANSWER, CITED, ScriptedService, failing
+from scripted_service import ANSWER, CITED, ScriptedService, Stage, failing
 
 from zerolayer.errors import (
     BlockMissingError,
@@ -23,8 +23,14 @@ from zerolayer.server.turns import DocumentPart, Failed, TextPart
 PDF = base64.b64encode(b"%PDF-1.4 not much of one").decode()
 
 
+STAGE = Stage()
+APP = create_app(STAGE)
+
+
 def client_of(service: ScriptedService, **options) -> TestClient:
-    return TestClient(create_app(service, HttpOptions(**options)), raise_server_exceptions=False)
+    STAGE.service = service
+    app = create_app(service, HttpOptions(**options)) if options else APP
+    return TestClient(app, raise_server_exceptions=False)
 
 
 def body_of(*blocks, **fields) -> dict:

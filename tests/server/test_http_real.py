@@ -25,7 +25,7 @@ pytestmark = pytest.mark.model
 
 FACT = "30. The term of this Agreement ends on 1 May 2031."
 CLAUSES = [
-    f"{n}. Notice number {n} shall be sent to the office of the Supplier in writing." for n in range(20, 40)
+    f"{n}. Notice number {n} shall be sent to the office of the Supplier in writing." for n in range(20, 34)
 ]
 CLAUSES[10] = FACT
 TEXT = "\n\n".join(CLAUSES) + "\n"
@@ -192,7 +192,7 @@ def test_what_the_scheduler_shows(server, first):
 
     session_id = first.rtls_metrics["session_id"]
     view = get(f"sessions/{session_id}")
-    assert view["id"] == session_id and view["document_tokens"] > 300
+    assert view["id"] == session_id and view["document_tokens"] > 200
     blocks = get(f"blocks?session_id={session_id}")["blocks"]
     assert [block["index"] for block in blocks] == list(range(len(blocks)))
     heat = get(f"heat?session_id={session_id}")["heat"]
@@ -226,7 +226,7 @@ def test_no_5xx_for_whatever_the_openapi_document_allows(server, first):
         operation = found.ok()
 
         @given(case=operation.as_strategy())
-        @settings(max_examples=5, deadline=None, database=None, derandomize=True,
+        @settings(max_examples=4, deadline=None, database=None, derandomize=True,
                   suppress_health_check=list(HealthCheck))  # fmt: skip
         def probe(case):
             if isinstance(case.body, dict) and "model" in case.body:
