@@ -41,7 +41,7 @@ def draw_curves(notes: Mapping[str, Any], path: Path) -> Path:
     axes.set_title("PPO on the window strategy, documented reward weights", fontsize=10)
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8, frameon=False, ncols=2)
-    figure.savefig(path, dpi=140)
+    figure.savefig(path, dpi=110)
     return path
 
 
@@ -72,5 +72,5 @@ def draw_scale(policies: Mapping[str, Sequence[Mapping[str, float]]], path: Path
     axes.set_title("Cost of a decision, simulated Zipf load in chains of 8 blocks", fontsize=10)
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8, frameon=False)
-    figure.savefig(path, dpi=140)
+    figure.savefig(path, dpi=110)
     return path
