@@ -210,6 +210,13 @@ _DECLARED = (
     Metric("tier_capacity_bytes", "B", "bytes", "bytes that a tier may hold"),
     Metric("host_available_bytes", "B", "bytes", "host memory that the system has left", "higher"),
     Metric("uptime_s", "s", "seconds", "since the service started"),
+    Metric(
+        "totals_age_s",
+        "s",
+        "seconds",
+        "since the totals were taken: above 0 where the model's running step takes long",
+        "lower",
+    ),
 )
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _DECLARED}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
@@ -20,7 +21,8 @@ from zerolayer.server.app import create_app
 from zerolayer.server.auth import Keys
 from zerolayer.server.exposition import SHOWN, exposed_name
 from zerolayer.server.http_options import HttpOptions
-from zerolayer.server.views import SessionView
+from zerolayer.server.latest import LatestTotals
+from zerolayer.server.views import SessionView, Totals
 
 ASK = {"model": "smollm2", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi?"}]}
 
@@ -201,6 +203,17 @@ class TestMetrics:
 
     def test_names_are_unique(self):
         assert len({exposed_name(shown.metric) for shown in SHOWN}) == len(SHOWN)
+
+    def test_totals_that_take_long_are_told_as_they_were(self):
+        service = ScriptedService()
+        latest, free = LatestTotals(service, wait_s=0.1), threading.Event()
+        taken, age = latest.get()
+        assert taken.loads == 3 and age < 0.1
+        service.totals = lambda: (free.wait(5), Totals(loads=4))[1]
+        taken, age = latest.get()
+        assert taken.loads == 3 and age >= 0.1
+        free.set()
+        assert until(lambda: latest.get()[0].loads == 4)
 
     def test_a_path_is_no_label(self):
         client = client_of()

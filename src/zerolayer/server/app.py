@@ -10,6 +10,7 @@ from zerolayer.server import completions, errors, health, messages, models, page
 from zerolayer.server.auth import Gate, Keys
 from zerolayer.server.exposition import ServiceCollector, TurnTimes, request_counter
 from zerolayer.server.http_options import HttpOptions
+from zerolayer.server.latest import LatestTotals
 from zerolayer.server.limits import BodyLimit, TurnGate
 from zerolayer.server.running import Turns
 from zerolayer.server.service import Service
@@ -20,7 +21,8 @@ def create_app(service: Service, options: HttpOptions | None = None) -> FastAPI:
     """The app over a service that the caller starts and closes. Raises SettingError for a key that is none."""
     options = options or HttpOptions()
     registry = CollectorRegistry()
-    registry.register(ServiceCollector(service))
+    totals = LatestTotals(service)
+    registry.register(ServiceCollector(totals))
     turns = Turns(service, TurnGate(options.max_turns_per_tenant), TurnTimes(registry), options.ping_s)
     # No /docs: that page would load its scripts from elsewhere.
     app = FastAPI(
@@ -36,7 +38,7 @@ def create_app(service: Service, options: HttpOptions | None = None) -> FastAPI:
         messages.router(turns),
         completions.router(turns),
         models.router(service),
-        rtls.router(service),
+        rtls.router(service, totals),
         health.router(service, registry),
         pages.router(),
     ):

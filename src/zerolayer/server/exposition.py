@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from zerolayer.metrics import METRICS
-from zerolayer.server.service import Service
+from zerolayer.server.latest import LatestTotals
 from zerolayer.server.turns import Finished
 from zerolayer.server.views import Percentiles, Totals
 
@@ -98,14 +98,16 @@ def _seconds(us: Percentiles) -> dict[str, float]:
 
 
 class ServiceCollector(Collector):
-    """Asks the service for its totals at every scrape."""
+    """Tells the service's totals at every scrape, and how old they are."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, totals: LatestTotals) -> None:
+        self._totals = totals
 
     def collect(self) -> Iterator[Family]:
         """One family a metric; a value that is not known is left out."""
-        totals = self._service.totals()
+        totals, age_s = self._totals.get()
+        name = exposed_name("totals_age_s")
+        yield GaugeMetricFamily(name, METRICS["totals_age_s"].definition, value=age_s)
         for shown in SHOWN:
             value = shown.value(totals)
             name, text = exposed_name(shown.metric), METRICS[shown.metric].definition

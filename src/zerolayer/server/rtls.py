@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 
 from zerolayer.server.auth import caller_of
 from zerolayer.server.extensions import ThresholdsObject
+from zerolayer.server.latest import LatestTotals
 from zerolayer.server.plain import plain
 from zerolayer.server.schema import InputMessage, Loose, TextBlock
 from zerolayer.server.service import Service
@@ -71,11 +72,11 @@ class Sessions:
         return live[0].id
 
 
-def router(service: Service) -> APIRouter:
+def router(service: Service, totals: LatestTotals) -> APIRouter:
     """All routes under /v1/rtls."""
     routes = APIRouter(prefix="/v1/rtls", tags=["rtls"])
     _show_sessions(routes, service)
-    _show_service(routes, service)
+    _show_service(routes, service, totals)
     _tell(routes, service)
     return routes
 
@@ -113,7 +114,7 @@ def _show_sessions(routes: APIRouter, service: Service) -> None:
         return {"session_id": chosen, "heat": record}
 
 
-def _show_service(routes: APIRouter, service: Service) -> None:
+def _show_service(routes: APIRouter, service: Service, latest: LatestTotals) -> None:
     @routes.get("/events")
     def events(
         request: Request,
@@ -126,8 +127,9 @@ def _show_service(routes: APIRouter, service: Service) -> None:
 
     @routes.get("/totals")
     def totals() -> dict[str, Any]:
-        """Counters since the server started, over all sessions."""
-        return _record(service.totals())
+        """Counters since the server started, over all sessions, as they were `age_s` seconds ago."""
+        found, age_s = latest.get()
+        return _record(found) | {"age_s": round(age_s, 3)}
 
     @routes.get("/policies")
     def policies() -> dict[str, Any]:
