@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
@@ -25,6 +25,10 @@ from zerolayer.server.turns import Cited, Failed, Finished, TextDelta, TurnEvent
 
 CLIENT_GONE = 499
 """Status in the metrics of a request whose client left; nobody reads it."""
+
+
+THREADS = 8
+"""Requests that are parsed at once: documents are parsed one after another anyway."""
 
 
 class Shape(Protocol):
@@ -66,6 +70,8 @@ class Turns:
     gate: TurnGate
     times: TurnTimes
     ping_s: float
+    # Threads of their own: those of the routes that show something may all be waiting for the model's running step.
+    threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(THREADS))
 
     async def parsed(self, request: Request, body: CountBody) -> ParsedRequest:
         """The turn of a body, made off the event loop: a document may be large.
@@ -73,17 +79,19 @@ class Turns:
         Raises RequestError, UnknownNameError.
         """
         tenant, models = caller_of(request).tenant, self.service.models
-        return await to_thread.run_sync(lambda: parse(body, tenant, resolve_model(body.model, models())))
+        return await to_thread.run_sync(
+            lambda: parse(body, tenant, resolve_model(body.model, models())), limiter=self.threads
+        )
 
     async def count(self, parsed: ParsedRequest) -> int:
         """Tokens of the whole prompt. Raises as `Service.count_tokens`."""
-        return await to_thread.run_sync(self.service.count_tokens, parsed.turn)
+        return await to_thread.run_sync(self.service.count_tokens, parsed.turn, limiter=self.threads)
 
     async def answer(self, request: Request, parsed: ParsedRequest, shape: Shape, stream: bool) -> Response:
         """Run the turn. Raises as `Service.submit`, and what the turn failed with before anything was sent."""
         with ExitStack() as cleanup:
             cleanup.enter_context(self.gate.place(parsed.turn.tenant))
-            turn = await to_thread.run_sync(self.service.submit, parsed.turn)
+            turn = await to_thread.run_sync(self.service.submit, parsed.turn, limiter=self.threads)
             cleanup.callback(turn.cancel)  # has no effect on a turn that has ended
             if not stream:
                 return await self._whole(request, turn, shape)
