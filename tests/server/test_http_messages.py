@@ -15,6 +15,7 @@ from zerolayer.errors import (
     QuestionTooLongError,
     ScannedDocumentError,
     StoreFullError,
+    UnknownNameError,
 )
 from zerolayer.server.app import create_app
 from zerolayer.server.http_options import HttpOptions
@@ -181,6 +182,7 @@ class TestRefused:
             ({"context_hints": [{"start": 5, "end": 5}]}, "context_hints.0: "),
             ({"context_hints": [{"text": "a", "grade": "P9"}]}, "context_hints.0.grade: "),
             ({"rtls": {"preset": "fast"}}, "rtls.preset: "),
+            ({"rtls": {"policy": "os:abort"}}, "rtls.policy: "),
             ({"rtls": {"preset": "balanced", "policy": "lru"}}, "rtls: "),
             ({"rtls": {"thresholds": {"p0_min": 0.05}}}, "rtls.thresholds: "),
         ],
@@ -223,6 +225,8 @@ class TestRefused:
         [
             (ScannedDocumentError("lease: pages without text"), 400, "invalid_request_error"),
             (QuestionTooLongError("the question has 9 tokens"), 400, "invalid_request_error"),
+            (UnknownNameError("live session", "s", []), 404, "not_found_error"),
+            (UnknownNameError("policy", "p", []), 400, "invalid_request_error"),
             (OverloadedError("64 turns wait"), 529, "overloaded_error"),
             (StoreFullError("/data/zerolayer is full"), 529, "overloaded_error"),
             (BlockMissingError("no block 00ff in /data/zerolayer"), 500, "api_error"),

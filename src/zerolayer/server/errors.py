@@ -102,7 +102,7 @@ def respond(
 def status_of(error: Exception) -> int:
     """The status that stands for an error of the service."""
     if isinstance(error, UnknownNameError):
-        return 404 if error.kind in {"model", "session"} else 400
+        return 404 if error.kind.endswith(("model", "session")) else 400
     if isinstance(error, (UsageError, DocumentError)):
         return 400
     return 529 if isinstance(error, (OverloadedError, StoreFullError)) else 500

@@ -103,5 +103,8 @@ def to_rtls(value: bool | RtlsObject | None) -> RtlsOptions:
         raise RequestError(
             "rtls", "policy and preset exclude each other; a preset is a policy with its weights"
         )
+    if value.policy is not None and ":" in value.policy:
+        # Whoever starts the server may name any class; whoever asks it may not: naming one imports and runs it.
+        raise RequestError("rtls.policy", "name a registered policy; /v1/rtls/policies lists them")
     cuts = value.thresholds.checked("rtls.thresholds") if value.thresholds is not None else None
     return RtlsOptions(value.enabled is not False, value.policy, value.preset, cuts)
