@@ -450,3 +450,20 @@ def test_reading_goes_on_after_a_question(tmp_path):
     while scheduler.read_chunk():
         check_laws(scheduler)
     assert scheduler.working_set.done == BLOCKS
+
+
+def test_what_an_answer_can_do_without_is_knit_behind_it(tmp_path):
+    at_once, behind = (
+        open_scheduler(tmp_path / str(late), knit_share=1.0, knit_behind=late) for late in (False, True)
+    )
+    for scheduler in (at_once, behind):
+        read_all(scheduler)
+        scheduler.turn(question(0), peak(5, 9, 13, 17, 21))
+    put_off = list(behind.unknit)
+    assert put_off and not at_once.unknit
+    before = behind.executor.ids.copy()
+    assert behind.knit_behind() == len(put_off) * WIDTH and not behind.unknit
+    changed = [block for block in range(BLOCKS) if behind.executor.ids[block] != before[block]]
+    assert changed == sorted(put_off)
+    check_laws(behind)
+    assert behind.turn(question(1), peak(5)).metrics.discarded_tokens == 0

@@ -110,6 +110,9 @@ class Settings(BaseSettings):
     knit_share: float = Field(
         0.25, ge=0.0, le=1.0, description="share of recalled tokens recomputed together"
     )
+    knit_behind: bool = Field(
+        False, description="knit before an answer only what it cannot do without, the rest behind it (serve)"
+    )
     heatmap_side: int = Field(256, description="cells on each side of the heat map; 4 is the small one")
     pin_blocks: int = Field(
         2, ge=0, le=64, description="blocks of the hottest bank pinned in the fastest cache"

@@ -66,7 +66,7 @@ class Recaller:
         knit_tokens = int(settings.knit_share * settings.attend_blocks * settings.block_tokens)
         self._bring_pinned(reserve, metrics)
         plan = planner.plan_turn(self._scheduler.policy, table, reserve, knit_tokens)
-        needed = self._needed()
+        needed = self.needed()
         ws.bring(plan, self._in_sight(plan, needed), reserve)
         metrics.recalled_blocks += len(plan.load)
         metrics.evicted_blocks += len(plan.evict)
@@ -144,7 +144,7 @@ class Recaller:
         table.resident = before
         return [*pinned, *attended]
 
-    def _needed(self) -> list[int]:
+    def needed(self) -> list[int]:
         """Blocks that the question cannot do without, whatever the policy thinks of them, best first."""
         match = self._scheduler.table.match
         best = np.argsort(-match, kind="stable")[:NEEDED_BLOCKS]

@@ -38,17 +38,7 @@ def scheduler_settings(
     # The last question and its answer lie behind the document's blocks: a budget of 100 % includes them.
     tail = -(-(QUESTION_TOKENS + settings.max_new_tokens) // width) + FAULT_ROOM
     smallest = 2 + sink_blocks + tail
-    full, room = (count * engine.geometry.token_bytes for count in (tokens, room_tokens))
-    if settings.device_budget == "auto":
-        budget = max(parse_budget(AUTO_SHARE, full), AUTO_LEAST_TOKENS * engine.geometry.token_bytes)
-    else:
-        budget = parse_budget(settings.device_budget, full + room)
-        if room and settings.device_budget.rstrip().endswith("%"):  # a share of little is too little
-            budget = max(budget, smallest * slot_bytes)
-    if budget >= full:
-        budget = max(full + tail * slot_bytes, smallest * slot_bytes) + room
-    elif settings.device_budget == "auto":
-        budget += room
+    budget = _budget(settings, engine.geometry.token_bytes, tokens, room_tokens, (tail, smallest))
     if most_bytes is not None:
         budget = min(budget, most_bytes)
     slots = min(budget // slot_bytes, engine.window // width)
@@ -69,4 +59,22 @@ def scheduler_settings(
         heatmap_side=settings.heatmap_side,
         pin_blocks=settings.pin_blocks,
         sink_blocks=sink_blocks,
+        knit_behind=settings.knit_behind,
     )
+
+
+def _budget(
+    settings: Settings, token_bytes: int, tokens: int, room_tokens: int, blocks: tuple[int, int]
+) -> int:
+    """Bytes of the device for one session. `blocks` are those of the tail and of the smallest working set."""
+    full, room = tokens * token_bytes, room_tokens * token_bytes
+    tail, smallest = (count * settings.block_tokens * token_bytes for count in blocks)
+    if settings.device_budget == "auto":
+        budget = max(parse_budget(AUTO_SHARE, full), AUTO_LEAST_TOKENS * token_bytes)
+    else:
+        budget = parse_budget(settings.device_budget, full + room)
+        if room and settings.device_budget.rstrip().endswith("%"):  # a share of little is too little
+            budget = max(budget, smallest)
+    if budget >= full:
+        return max(full + tail, smallest) + room
+    return budget + room if settings.device_budget == "auto" else budget

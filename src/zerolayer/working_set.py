@@ -50,6 +50,7 @@ class SchedulerSettings:
     sink_blocks: int = 1
     heatmap_side: int = 256
     pin_blocks: int = 2
+    knit_behind: bool = False  # of what is to be knit, most only after the answer
 
 
 def chained_id(parent: str, token_ids: Sequence[int]) -> str:
@@ -219,6 +220,7 @@ class WorkingSet:
             raise BudgetError(
                 f"{plan.reason}: {len(plan.load)} blocks do not fit into {self.settings.slots} slots"
             )
+        self._take_knit(plan.load)
         program = compiler.compile_moves(
             plan, self.arena.occupant, in_sight, reserve, self.executor.space, self.executor.on_host
         )
@@ -258,6 +260,7 @@ class WorkingSet:
         slot, position = self.arena.in_sight, self.next_position
         self._push_tail()
         away = not self.table.resident[block]
+        self._take_knit((block,) if away else ())
         program = compiler.compile_insert(
             block, slot, self.arena.occupant, self.executor.space, self.executor.on_host
         )
@@ -291,6 +294,14 @@ class WorkingSet:
         self._knit_blocks.update(wanted)
         self._compress(slots)
         return len(wanted) * self.settings.block_tokens
+
+    def _take_knit(self, blocks: Sequence[int]) -> None:
+        """Blocks about to be loaded that another session of the same stream has knit since: its form is loaded."""
+        for block in blocks:
+            form = knit_id(self.executor.ids[block])
+            if block not in self._knit_blocks and form in self.executor.tiers:
+                self.executor.ids[block] = form
+                self._knit_blocks.add(block)
 
     def _account(self, plan: Plan) -> None:
         self.loads.note(plan.evict, plan.load)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -52,12 +52,7 @@ def rtls_metrics(
         "session_id": account.session_id,
         "turn": metrics.turn,
         "effective_context_utilization_pct": round(100 * metrics.effective_context_utilization, 2),
-        "p0_token_access_latency_us": {
-            "p50": access.p50,
-            "p95": access.p95,
-            "p99": access.p99,
-            "count": access.count,
-        },
+        "p0_token_access_latency_us": asdict(access),
         "evicted_p3_tokens_count": metrics.evicted_blocks * width,
         "discarded_tokens_count": metrics.discarded_tokens,
         "wasted_load_tokens_count": result.loads.wasted * width,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import shutil
 import threading
 import time
@@ -13,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from zerolayer.config import Settings, parse_size
-from zerolayer.core import Tier
 from zerolayer.decision.grading import Thresholds as Cuts
 from zerolayer.decision.policy import GradingPolicy
 from zerolayer.decision.presets import get_preset
 from zerolayer.decision.registry import create_policy
 from zerolayer.documents.stream import build_stream, prompt_frame
-from zerolayer.errors import SettingError, UnknownNameError, UsageError
+from zerolayer.errors import OverloadedError, SettingError, UnknownNameError, UsageError
 from zerolayer.server.conversation import Conversation, DocumentReader, read_conversation
-from zerolayer.server.counters import percentiles
 from zerolayer.server.jobs import RunningTurn
 from zerolayer.server.options import ServiceOptions
 from zerolayer.server.pool import Live, Pool
@@ -33,6 +30,7 @@ from zerolayer.server.showing import (
     session_view,
     stored_view,
 )
+from zerolayer.server.totals import available_memory, totals_of
 from zerolayer.server.turns import Thresholds, TurnRequest
 from zerolayer.server.views import (
     BlockView,
@@ -83,7 +81,7 @@ class Service:
     def ready(self) -> Readiness:
         """Whether turns are answered without delay."""
         reasons = [self._worker.starting] if self._worker.starting else []
-        available = _available_memory()
+        available = available_memory()
         if available is not None and available < self.options.least_host_bytes:
             reasons.append(
                 f"{available / 2**30:.1f} GiB of host memory are available; "
@@ -237,9 +235,9 @@ class Service:
         return policy_views(self.settings.policy, used)
 
     def _pool(self) -> Pool:
-        """The pool. Raises UsageError before the model is loaded."""
+        """The pool. Raises OverloadedError before the model is loaded."""
         if self._worker.pool is None:
-            raise UsageError(f"{self._worker.starting}; wait until the service is ready")
+            raise OverloadedError(f"{self._worker.starting}; send the request again later")
         return self._worker.pool
 
     def _live(self, session_id: str, tenant: str | None) -> Live:
@@ -280,89 +278,6 @@ def _prompt_tokens(conversation: Conversation, tokenizer: Any, width: int) -> in
         count += len(tokenizer(said, add_special_tokens=False)["input_ids"])
         asked = True
     return count
-
-
-def _available_memory() -> int | None:
-    """Bytes of host memory that may be taken without swapping; None where the system does not tell."""
-    try:
-        psutil: Any = importlib.import_module("psutil")  # comes with the hf extra
-    except ImportError:
-        return None
-    return int(psutil.virtual_memory().available)
-
-
-def totals_of(worker: Worker) -> Totals:
-    """The service's counters as one record."""
-    counters, pool = worker.counters, worker.pool
-    loads, window, sums = counters.loads, counters.window, counters.sums
-    tokens: Counter[str] = Counter()
-    grades: Counter[str] = Counter()
-    bytes_, capacity = dict.fromkeys((t.value for t in (Tier.DEVICE, Tier.HOST, Tier.DISK)), 0), {}
-    lives = list(pool.live.values()) if pool is not None else []
-    width = worker.settings.block_tokens
-    if pool is not None:
-        for live in lives:
-            view = session_view(live, "")
-            tokens.update(view.tier_tokens)
-            grades.update(view.grade_blocks)
-        bytes_ = {
-            Tier.DEVICE.value: sum(live.session.device_bytes for live in lives),
-            Tier.HOST.value: pool.host.used_bytes,
-            Tier.DISK.value: pool.store.claimed_bytes,
-        }
-        capacity = {
-            Tier.DEVICE.value: pool.budget,
-            Tier.HOST.value: pool.host.capacity_bytes,
-            Tier.DISK.value: pool.store.disk_budget,
-        }
-    judged, window_judged = loads.used + loads.wasted, window.used + window.wasted
-    names = (
-        "turns", "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens", "faults",
-        "discarded_tokens", "recomputed_tokens", "recalled_tokens", "prefilled_tokens", "corrupt_blocks",
-        "evicted_p3_tokens", "window_cut_tokens",
-    )  # fmt: skip
-    decode = list(counters.decode_s)
-    return Totals(
-        started=counters.started,
-        uptime_s=time.time() - counters.started,
-        requests={name: counters.outcomes[name] for name in ("finished", "failed", "cancelled", "refused")},
-        **{name: sums[name] for name in names},
-        loads=loads.loads,
-        loads_used=loads.used,
-        wasted_loads=loads.wasted,
-        loads_waiting=sum(_waiting_loads(live) for live in lives),
-        evictions=loads.evictions,
-        used_block_turns=loads.used_blocks,
-        covered_block_turns=loads.covered,
-        wasted_share=loads.wasted / judged if judged else 0.0,
-        coverage=loads.covered / loads.used_blocks if loads.used_blocks else 1.0,
-        window_loads=window.loads,
-        window_wasted_loads=window.wasted,
-        window_wasted_share=window.wasted / window_judged if window_judged else 0.0,
-        window_coverage=window.covered / window.used_blocks if window.used_blocks else 1.0,
-        p0_access_latency_us=percentiles(counters.p0_us),
-        ttft_s=percentiles(counters.ttft_s),
-        decode_s_per_token=sum(decode) / len(decode) if decode else 0.0,
-        queue_length=worker.waiting,
-        running=worker.running,
-        sessions_live=len(lives),
-        sessions_parked=sum(not live.holds and live.turns > 0 for live in lives),
-        device_bytes=bytes_[Tier.DEVICE.value],
-        device_budget_bytes=pool.budget if pool is not None else 0,
-        tier_bytes=bytes_,
-        tier_capacity_bytes=capacity,
-        tier_tokens=dict(tokens),
-        grade_blocks=dict(grades),
-        grade_tokens={name: count * width for name, count in grades.items()},
-        pinned_blocks=sum(len(live.pins.blocks) for live in lives),
-        parks=pool.parks if pool is not None else 0,
-        resumes=pool.resumes if pool is not None else 0,
-        host_available_bytes=_available_memory(),
-    )
-
-
-def _waiting_loads(live: Live) -> int:
-    return live.session.scheduler.working_set.loads.waiting if live.session.has_scheduler else 0
 
 
 def public_name(model: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import repeat
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from zerolayer.execution.layout import FREE
 from zerolayer.execution.tiers.sessions import StoredSession
 from zerolayer.perception.intent import NextNeed
 from zerolayer.scheduler import Scheduler
+from zerolayer.server.hints import Pin
 from zerolayer.server.pool import Live
 from zerolayer.server.views import (
     BlockHistory,
@@ -26,6 +29,8 @@ from zerolayer.server.views import (
 )
 from zerolayer.session import Session
 
+_CUTS = ("p0_min", "p1_min", "p2_min")
+
 
 def scheduler_of(session: Session) -> Scheduler | None:
     """The document's scheduler where there is one already; asking for it never takes memory."""
@@ -34,61 +39,58 @@ def scheduler_of(session: Session) -> Scheduler | None:
 
 def session_view(live: Live, model: str) -> SessionView:
     """A live session."""
-    session, info = live.session, live.session.info
-    scheduler, width = scheduler_of(session), session.settings.block_tokens
-    tiers: dict[str, int] = {}
-    grades: dict[str, int] = {}
-    sizes: dict[Tier, int] = {Tier.HOST: 0, Tier.DISK: 0}
-    if scheduler is not None:
-        counts = np.bincount(scheduler.table.grade, minlength=len(Grade))
-        grades = {grade.name: int(counts[grade]) for grade in Grade}
-        tiers = {Tier.DEVICE.value: scheduler.table.resident_count * width}
-        for tier, store in ((Tier.HOST, session.tiers.host), (Tier.DISK, session.tiers.disk)):
-            held = [block_id for block_id in scheduler.executor.ids if block_id in store]
-            tiers[tier.value] = len(held) * width
-            sizes[tier] = sum(store.size_of(block_id) for block_id in held)
-    said = len(session.kept_turns()[0])
-    policy = session.policy
+    session = live.session
+    scheduler, policy = scheduler_of(session), session.policy
     cuts = getattr(getattr(policy, "settings", None), "thresholds", None)
-    pins = [
-        PinView(
-            pin.hint.text or f"characters {pin.hint.start} to {pin.hint.end}",
-            pin.hint.grade,
-            pin.blocks,
-            pin.expires_at,
-            len(pin.blocks) * width,
-        )
-        for pin in live.pins.live.values()
-    ]
-    return SessionView(
-        live.id,
-        live.conversation.title,
-        model,
-        live.tenant,
-        live.state if live.holds or live.busy or not live.turns else "parked",
-        live.policy,
-        len(session.stream.token_ids),
-        said,
-        session.read_report.tokens_read,
-        len(session.stream.blocks) if scheduler is None else len(scheduler.table),
-        width,
-        tiers,
-        grades,
-        live.turns,
-        session.device_bytes,
-        sizes[Tier.HOST],
-        sizes[Tier.DISK],
-        tuple(pins),
-        len(live.pins.blocks),
-        live.pins.limit,
-        live.busy,
-        live.created,
-        live.last_used,
-        live.pins.until(),
-        policy.drift if isinstance(policy, GradingPolicy) else None,
-        None if cuts is None else {"p0_min": cuts.p0_min, "p1_min": cuts.p1_min, "p2_min": cuts.p2_min},
-        info.id,
+    view = SessionView(
+        id=live.id,
+        title=live.conversation.title,
+        model=model,
+        tenant=live.tenant,
+        state=live.state if live.holds or live.busy or not live.turns else "parked",
+        policy=live.policy,
+        document_tokens=len(session.stream.token_ids),
+        conversation_tokens=len(session.kept_turns()[0]),
+        tokens_read=session.read_report.tokens_read,
+        blocks=len(session.stream.blocks) if scheduler is None else len(scheduler.table),
+        block_tokens=session.settings.block_tokens,
+        turns=live.turns,
+        device_bytes=session.device_bytes,
+        pins=tuple(map(_pin_view, live.pins.live.values(), repeat(session.settings.block_tokens))),
+        pin_blocks=len(live.pins.blocks),
+        pin_blocks_most=live.pins.limit,
+        in_use=live.busy,
+        created=live.created,
+        last_used=live.last_used,
+        expires=live.pins.until(),
+        calibration_drift=policy.drift if isinstance(policy, GradingPolicy) else None,
+        thresholds=None if cuts is None else {name: getattr(cuts, name) for name in _CUTS},
+        stored_id=session.id,
     )
+    return view if scheduler is None else _with_tiers(view, session, scheduler)
+
+
+def _with_tiers(view: SessionView, session: Session, scheduler: Scheduler) -> SessionView:
+    """What of the session lies where, and its grades."""
+    counts = np.bincount(scheduler.table.grade, minlength=len(Grade))
+    tokens = {Tier.DEVICE.value: scheduler.table.resident_count * view.block_tokens}
+    sizes: dict[Tier, int] = {}
+    for tier, store in ((Tier.HOST, session.tiers.host), (Tier.DISK, session.tiers.disk)):
+        held = [block_id for block_id in scheduler.executor.ids if block_id in store]
+        tokens[tier.value] = len(held) * view.block_tokens
+        sizes[tier] = sum(store.size_of(block_id) for block_id in held)
+    return replace(
+        view,
+        tier_tokens=tokens,
+        grade_blocks={grade.name: int(counts[grade]) for grade in Grade},
+        host_bytes=sizes[Tier.HOST],
+        disk_bytes=sizes[Tier.DISK],
+    )
+
+
+def _pin_view(pin: Pin, width: int) -> PinView:
+    text = pin.hint.text or f"characters {pin.hint.start} to {pin.hint.end}"
+    return PinView(text, pin.hint.grade, pin.blocks, pin.expires_at, len(pin.blocks) * width)
 
 
 def stored_view(stored: StoredSession, model: str) -> SessionView:
@@ -129,79 +131,87 @@ def block_views(live: Live) -> list[BlockView]:
 def _block_view(
     session: Session, scheduler: Scheduler | None, index: int, slots: Mapping[int, int]
 ) -> BlockView:
+    view = _placed(session, scheduler, index)
+    if scheduler is None:
+        return view
+    table, slot, ws = scheduler.table, slots.get(index), scheduler.working_set
+    grading = getattr(scheduler.policy, "grading", None)
+    graded = grading is not None and index < len(grading.persistence)
+    history = [
+        BlockHistory(note.time, note.turn, note.text, note.outcome, note.nbytes, note.ns, note.reason)
+        for note in ws.history.of(index)
+    ]
+    return replace(
+        view,
+        grade=Grade(int(table.grade[index])).name,
+        tier=_tier(session, scheduler.executor.ids[index], slot),
+        slot=slot,
+        in_sight=slot is not None and slot < scheduler.arena.in_sight,
+        pinned=bool(table.pinned[index]),
+        persistence=float(grading.persistence[index]) if grading is not None and graded else None,
+        attention=float(table.attention[index]),
+        use_count=int(table.use_count[index]),
+        last_used_turn=int(table.last_used_turn[index]),
+        why=_why(scheduler, index, graded),
+        history=tuple(history),
+    )
+
+
+def _placed(session: Session, scheduler: Scheduler | None, index: int) -> BlockView:
+    """What a block is and where it stands; nothing of what a scheduler knows."""
     stream = session.stream
     if index < len(stream.blocks):
         block = stream.blocks[index]
         inside = block.char_end > block.char_start
-        document = stream.locate(block.char_start)[0].name if inside else ""
-        part, text = ("document" if inside else "frame"), stream.text[block.char_start : block.char_end]
-        place = (
-            block.id,
-            part,
-            document,
-            block.page_first,
-            block.page_last,
-            block.char_start,
-            block.char_end,
-        )
+        block_id, pages = block.id, (block.page_first, block.page_last)
+        chars, part = (block.char_start, block.char_end), "document" if inside else "frame"
+        text = stream.text[slice(*chars)]
         if not inside:
             text = _decoded(session, stream.token_ids[block.token_start :][: block.token_count])
+        document = stream.locate(block.char_start)[0].name if inside else ""
     else:
-        assert scheduler is not None
-        place = (scheduler.executor.ids[index], "conversation", "", 0, 0, 0, 0)
-        text = _decoded(session, scheduler.working_set.tokens_of(index).tolist())
-    width = session.settings.block_tokens
-    if scheduler is None:
-        stored = place[0] in session.tiers.disk
-        tier = Tier.DISK.value if stored else "none"
-        return BlockView(
-            index,
-            *place,
-            text,
-            width,
-            "P2",
-            tier,
-            None,
-            False,
-            False,
-            None,
-            0.0,
-            0,
-            -1,
-            "not asked about yet",
-        )
-    table, block_id, slot = scheduler.table, scheduler.executor.ids[index], slots.get(index)
-    grading = getattr(scheduler.policy, "grading", None)
-    graded = grading is not None and index < len(grading.persistence)
-    explain = getattr(scheduler.policy, "explain", None)
-    why = explain(index) if explain is not None and graded else "not graded yet"
-    if index in scheduler.working_set.hinted:
-        why += "; pinned by a hint"
-    elif table.pinned[index]:
-        why += "; always in sight: " + (
-            "the prompt's frame" if index < len(stream.blocks) else "the latest turns"
-        )
-    history = [
-        BlockHistory(note.time, note.turn, note.text, note.outcome, note.nbytes, note.ns, note.reason)
-        for note in scheduler.working_set.history.of(index)
-    ]
+        ids, tokens = ([], []) if scheduler is None else _of_conversation(scheduler, index)
+        block_id, pages, chars = "".join(ids), (0, 0), (0, 0)
+        part, document, text = "conversation", "", _decoded(session, tokens)
     return BlockView(
-        index,
-        *place,
-        text,
-        width,
-        Grade(int(table.grade[index])).name,
-        _tier(session, block_id, slot),
-        slot,
-        slot is not None and slot < scheduler.arena.in_sight,
-        bool(table.pinned[index]),
-        float(grading.persistence[index]) if grading is not None and graded else None,
-        float(table.attention[index]),
-        int(table.use_count[index]),
-        int(table.last_used_turn[index]),
-        why,
-        tuple(history),
+        index=index,
+        id=block_id,
+        part=part,
+        document=document,
+        page=pages[0],
+        page_last=pages[1],
+        char_start=chars[0],
+        char_end=chars[1],
+        text=text,
+        tokens=session.settings.block_tokens,
+        grade="P2",
+        tier=_tier(session, block_id, None),
+        slot=None,
+        in_sight=False,
+        pinned=False,
+        persistence=None,
+        attention=0.0,
+        use_count=0,
+        last_used_turn=-1,
+        why="not asked about yet",
     )
+
+
+def _of_conversation(scheduler: Scheduler, index: int) -> tuple[list[str], list[int]]:
+    return [scheduler.executor.ids[index]], scheduler.working_set.tokens_of(index).tolist()
+
+
+def _why(scheduler: Scheduler, index: int, graded: bool) -> str:
+    """Why a block has its grade, and why it is pinned."""
+    explain = getattr(scheduler.policy, "explain", None)
+    why = str(explain(index)) if explain is not None and graded else "not graded yet"
+    ws = scheduler.working_set
+    if index in ws.hinted:
+        return why + "; pinned by a hint"
+    if scheduler.table.pinned[index]:
+        frame = index < ws.document_blocks
+        return why + "; always in sight: " + ("the prompt's frame" if frame else "the latest turns")
+    return why
 
 
 def _tier(session: Session, block_id: str, slot: int | None) -> str:

@@ -330,11 +330,14 @@ class Worker:
     def _read_behind(self, live: Live) -> bool:
         """One quantum for a session that has no turn; False where nothing is left to do."""
         session = live.session
-        if session.is_read and session.index.encoded:
-            return False
         if session.is_read:
-            session.index.encode(ENCODED_AT_A_TIME)
-            return True
+            if not session.index.encoded:
+                session.index.encode(ENCODED_AT_A_TIME)
+                return True
+            if session.scheduler.unknit:
+                session.scheduler.knit_behind()
+                return True
+            return False
         live.state = "reading"
         read_chunk(live)
         live.state = "idle"

@@ -38,6 +38,8 @@ class AttentionPass:
     """Keep what each layer computed for the pass's own tokens: `queries`, and without an arena `keys_values`."""
     queries: list[torch.Tensor] = field(default_factory=list)
     """Rotated queries of each layer, `[heads, queries, head_dim]`, interleaved."""
+    before: list[tuple[torch.Tensor, torch.Tensor]] | None = None
+    """Keys and values of each layer that stand before a pass without an arena, as in `keys_values`."""
     keys_values: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
     """The same of its keys, and its values, `[kv_heads, queries, head_dim]`, of a pass without an arena."""
 
@@ -75,6 +77,10 @@ def arena_attention(
         key, value = interleaved(key[0]).flatten(-2), value[0]
         if arena_pass.collect:
             arena_pass.keys_values.append((key, value))
+        if arena_pass.before is not None:
+            layer: Any = module.layer_idx
+            first_keys, first_values = arena_pass.before[layer]
+            key, value = torch.cat([first_keys, key], dim=1), torch.cat([first_values, value], dim=1)
     kv_heads, _prefix, head_dim = key.shape
     heads, queries = query.shape[1], query.shape[2]
     paired = interleaved(query[0]).flatten(-2)  # channels in the order of the arena's keys

@@ -29,6 +29,13 @@ SUPPORTED_ROPE = ("default", "linear", "llama3", "yarn")
 """Rotary variants whose frequencies do not depend on the sequence length."""
 
 
+HEADS_KEPT = 16
+"""Beginnings of streams whose keys and values are kept for `question_queries`: a block each."""
+
+KeysValues = list[tuple["torch.Tensor", "torch.Tensor"]]
+"""Of each layer, `[kv_heads, tokens, head_dim]`, keys rotated and interleaved."""
+
+
 def pick_device(name: str) -> str:
     """`auto` → cuda where it is, else cpu."""
     import torch
@@ -102,6 +109,7 @@ class HFEngine:
         self.window = int(config.max_position_embeddings)
         self.geometry = geometry_of(config, self.dtype.itemsize)
         self.rotary = self._rotary_table()
+        self._heads_computed: dict[tuple[int, ...], KeysValues] = {}
         self._rows = 0  # of the largest arena so far, for which the buffers that arenas share are made
         known = inspect.signature(type(model.model).forward).parameters
         self._cache_argument = (
@@ -230,34 +238,45 @@ class HFEngine:
         self.arena.rows = last
         return result, arena_pass.queries
 
-    def isolated(self, token_ids: Sequence[int] | np.ndarray) -> AttentionPass:
-        """Compute tokens from position 0 in sight of each other only; nothing resident is read or written.
+    def isolated(
+        self, token_ids: Sequence[int] | np.ndarray, before: KeysValues | None = None
+    ) -> AttentionPass:
+        """Compute tokens in sight of each other only, from position 0 on; nothing resident is read or written.
 
-        The pass returned holds each layer's queries, keys and values, all rotated.
+        `before` are keys and values of tokens that stand in front of them, as an earlier pass returned them. The pass
+        returned holds each layer's queries, keys and values of `token_ids`, all rotated.
         """
         import torch
 
         from zerolayer.engines.hf.attention import AttentionPass
 
-        count = len(token_ids)
+        count, first = len(token_ids), before[0][0].shape[1] if before else 0
         causal = self.device.type == "cpu"
         mask = None
         if not causal:
-            mask = torch.full((count, count), float("-inf"), dtype=self.dtype, device=self.device).triu_(1)
-        arena_pass = AttentionPass(mask=mask, causal=causal, collect=True)
+            mask = torch.full((count, first + count), float("-inf"), dtype=self.dtype, device=self.device)
+            mask.triu_(1 + first)
+        arena_pass = AttentionPass(mask=mask, causal=causal, collect=True, before=before)
         ids = torch.as_tensor(np.asarray(token_ids, dtype=np.int64), device=self.device)[None]
+        positions = torch.arange(first, first + count, device=self.device)[None]
         with torch.inference_mode():
-            self.model.model(input_ids=ids, use_cache=False, arena_pass=arena_pass)
+            self.model.model(input_ids=ids, position_ids=positions, use_cache=False, arena_pass=arena_pass)
         return arena_pass
 
     def question_queries(self, head: Sequence[int], question: Sequence[int]) -> np.ndarray:
         """Queries of the question's tokens without rotation, scaled: `[layers, heads, tokens, head_dim]`.
 
-        `head` are the first tokens of the stream (the sinks), which keep the question's attention in shape.
+        `head` are the first tokens of the stream (the sinks), which keep the question's attention in shape; they are
+        computed once for the questions that follow each other.
         """
-        first = len(head)
-        queries = self.isolated([*head, *question]).queries
-        return self.unrotated([layer[:, first:] for layer in queries], first)
+        key = tuple(head)
+        before = self._heads_computed.get(key)
+        if before is None and head:
+            before = self.isolated(head).keys_values
+            while len(self._heads_computed) >= HEADS_KEPT:
+                del self._heads_computed[next(iter(self._heads_computed))]
+            self._heads_computed[key] = before
+        return self.unrotated(self.isolated(question, before).queries, len(head))
 
     def unrotated(self, queries: Sequence[torch.Tensor], position: int) -> np.ndarray:
         """Collected queries of each layer, rotated from `position` on, without rotation and scaled."""

@@ -1,0 +1,109 @@
+"""The service's counters as one record. Only the engine thread calls it."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from zerolayer.core import Tier
+from zerolayer.server.counters import Counters, percentiles
+from zerolayer.server.pool import Live, Pool
+from zerolayer.server.showing import session_view
+from zerolayer.server.views import Totals
+from zerolayer.server.worker import Worker
+
+_SUMS = (
+    "turns", "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens", "faults",
+    "discarded_tokens", "recomputed_tokens", "recalled_tokens", "prefilled_tokens", "corrupt_blocks",
+    "evicted_p3_tokens", "window_cut_tokens",
+)  # fmt: skip
+_OUTCOMES = ("finished", "failed", "cancelled", "refused")
+
+
+def available_memory() -> int | None:
+    """Bytes of host memory that may be taken without swapping; None where the system does not tell."""
+    try:
+        psutil: Any = importlib.import_module("psutil")  # comes with the hf extra
+    except ImportError:
+        return None
+    return int(psutil.virtual_memory().available)
+
+
+def totals_of(worker: Worker) -> Totals:
+    """Sums since the start, and what is there now."""
+    told = _since_start(worker.counters)
+    told = replace(told, queue_length=worker.waiting, running=worker.running)
+    return told if worker.pool is None else _with_what_is_there(told, worker.pool)
+
+
+def _since_start(counters: Counters) -> Totals:
+    loads, window = counters.loads, counters.window
+    decode = list(counters.decode_s)
+    return Totals(
+        started=counters.started,
+        uptime_s=time.time() - counters.started,
+        requests={name: counters.outcomes[name] for name in _OUTCOMES},
+        **{name: counters.sums[name] for name in _SUMS},
+        loads=loads.loads,
+        loads_used=loads.used,
+        wasted_loads=loads.wasted,
+        evictions=loads.evictions,
+        used_block_turns=loads.used_blocks,
+        covered_block_turns=loads.covered,
+        wasted_share=_share(loads.wasted, loads.used + loads.wasted, 0.0),
+        coverage=_share(loads.covered, loads.used_blocks, 1.0),
+        window_loads=window.loads,
+        window_wasted_loads=window.wasted,
+        window_wasted_share=_share(window.wasted, window.used + window.wasted, 0.0),
+        window_coverage=_share(window.covered, window.used_blocks, 1.0),
+        p0_access_latency_us=percentiles(counters.p0_us),
+        ttft_s=percentiles(counters.ttft_s),
+        decode_s_per_token=sum(decode) / len(decode) if decode else 0.0,
+        host_available_bytes=available_memory(),
+    )
+
+
+def _with_what_is_there(told: Totals, pool: Pool) -> Totals:
+    lives = list(pool.live.values())
+    tokens: Counter[str] = Counter()
+    grades: Counter[str] = Counter()
+    for live in lives:
+        view = session_view(live, "")
+        tokens.update(view.tier_tokens)
+        grades.update(view.grade_blocks)
+    device_bytes = sum(live.session.device_bytes for live in lives)
+    return replace(
+        told,
+        loads_waiting=sum(_waiting_loads(live) for live in lives),
+        sessions_live=len(lives),
+        sessions_parked=sum(not live.holds and live.turns > 0 for live in lives),
+        device_bytes=device_bytes,
+        device_budget_bytes=pool.budget,
+        tier_bytes={
+            Tier.DEVICE.value: device_bytes,
+            Tier.HOST.value: pool.host.used_bytes,
+            Tier.DISK.value: pool.store.claimed_bytes,
+        },
+        tier_capacity_bytes={
+            Tier.DEVICE.value: pool.budget,
+            Tier.HOST.value: pool.host.capacity_bytes,
+            Tier.DISK.value: pool.store.disk_budget,
+        },
+        tier_tokens=dict(tokens),
+        grade_blocks=dict(grades),
+        grade_tokens={name: count * pool.settings.block_tokens for name, count in grades.items()},
+        pinned_blocks=sum(len(live.pins.blocks) for live in lives),
+        parks=pool.parks,
+        resumes=pool.resumes,
+    )
+
+
+def _share(part: int, whole: int, without: float) -> float:
+    return part / whole if whole else without
+
+
+def _waiting_loads(live: Live) -> int:
+    return live.session.scheduler.working_set.loads.waiting if live.session.has_scheduler else 0
