@@ -11,6 +11,7 @@ from window_networks import always_network, random_network
 
 from zerolayer.core import BlockTable, Grade
 from zerolayer.decision import observation
+from zerolayer.decision.guarded import Guarded
 from zerolayer.decision.planner import end_turn, plan_fault, plan_turn
 from zerolayer.decision.policies.graded import GradedPolicy
 from zerolayer.decision.policies.ppo import PpoPolicy
@@ -25,7 +26,7 @@ from zerolayer.decision.safety import (
     SafetySettings,
 )
 from zerolayer.decision.shadow import Shadow
-from zerolayer.decision.strategy import NO_CHANGE, WindowStrategy
+from zerolayer.decision.strategy import ACTION_SIZES, NO_CHANGE, WindowStrategy, valid_action
 from zerolayer.errors import SettingError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "learning"))
@@ -175,7 +176,7 @@ def test_decisions_follow_events_and_grow_at_most_200_ms_old():
     clock.now += 0.19
     assert not policy.tick(table)
     clock.now += 0.02
-    policy.expand(table, 30)
+    plan_fault(policy, table, 30)
     assert [decision.event for decision in policy.decisions] == ["period", "fault"]
 
 
@@ -186,6 +187,25 @@ def test_two_sessions_with_one_seed_decide_alike():
         return [decision.action for decision in policy.decisions], table.resident.tolist()
 
     assert run() == run()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_chosen_keeps_the_contract_of_policies(seed):
+    """Other thresholds grade again, which locks other blocks: that must not happen while a plan is made."""
+
+    class Restless:
+        def __init__(self):
+            self.rng = np.random.default_rng(seed)
+
+        def act(self, observation, mask):
+            return valid_action([int(self.rng.integers(size)) for size in ACTION_SIZES], mask)
+
+    bounds = SafetySettings(worse_by=1e9, drift_max=1e9, time_budget_s=10.0)
+    policy = Guarded(Restless(), bounds, Clock(step=0.15))
+    trace = random_trace(seed, turns=40, noise=0.3)
+    table = play(policy, trace, after=lambda _, table: carry_out(table, policy.release(table)))
+    assert table.resident_count <= table.capacity
+    assert len({decision.strategy.thresholds for decision in policy.decisions}) > 1
 
 
 def test_why_says_who_decided_and_what_it_changed():
@@ -201,10 +221,10 @@ def test_a_growing_conversation_keeps_its_shadow():
     table.resident[:] = True
     for turn in range(3):
         table.turn = turn
-        policy.recall(table, 4)
+        plan_turn(policy, table, 4)
         end_turn(policy, table, [3], np.eye(1, len(table), 3, dtype=np.float32)[0])
         table.grow(2)
-    policy.recall(table, 4)
+    plan_turn(policy, table, 4)
     assert len(policy.guard.shadow.ghost) == len(table)
 
 

@@ -111,6 +111,13 @@ class Guarded(StrategicPolicy):
         self._decided_s = ended
         return decision
 
+    def prepare(self, table: BlockTable, event: str) -> None:
+        """A question is decided on; a fault renews a decision that has grown old."""
+        if event == "question":
+            self.decide(table, event)
+        else:
+            self.tick(table, event)
+
     def tick(self, table: BlockTable, event: str = "period") -> bool:
         """Decide again if the last decision is over 200 ms old; whether it did. For whoever runs a long turn."""
         if self.guard.clock() - self._decided_s < self.guard.settings.period_s:
@@ -120,18 +127,12 @@ class Guarded(StrategicPolicy):
         return True
 
     def recall(self, table: BlockTable, limit: int) -> list[int]:
-        """A question: the shadow plans, the chooser decides, the graded policy recalls by that."""
+        """A question: the shadow plans for it, the graded policy recalls by what was decided."""
         self.guard.begin_turn(table, limit)
-        self.decide(table, "question")
         chosen = super().recall(table, limit)
         assert self._there is not None
         self.guard.begin_answer(self._there)
         return chosen
-
-    def expand(self, table: BlockTable, fault: int) -> list[int]:
-        """A fault, on which a decision that has grown old is renewed."""
-        self.tick(table, "fault")
-        return super().expand(table, fault)
 
     def end_turn(self, table: BlockTable, used: Sequence[int], mass: FloatArray) -> None:
         """Learn and grade as the graded policy does, then judge the turn beside its shadow."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from zerolayer.core import BlockTable, FloatArray, Plan
 from zerolayer.decision.grading import ATTENTION_DECAY
-from zerolayer.decision.policy import Policy, evictable
+from zerolayer.decision.policy import Policy, SteeringPolicy, evictable
 from zerolayer.errors import BudgetError, SettingError
 
 
@@ -23,6 +23,7 @@ def plan_turn(policy: Policy, table: BlockTable, reserve_blocks: int = 0, knit_t
     rest. At most `knit_tokens` tokens of the recalled blocks are knit. Raises BudgetError if even an empty
     recall leaves no room for the reserve.
     """
+    _prepare(policy, table, "question")
     room = _room(table, reserve_blocks)
     if room < 0:
         raise _too_small(table, f"a reserve of {reserve_blocks} blocks for the question and its answer")
@@ -44,6 +45,7 @@ def plan_fault(policy: Policy, table: BlockTable, fault: int, reserve_blocks: in
     """
     if table.resident[fault]:
         return Plan(reason=f"block {fault} is resident")
+    _prepare(policy, table, "fault")
     room = _room(table, reserve_blocks)
     if room < 1:
         raise _too_small(table, f"block {fault}, which the answer needs")
@@ -106,6 +108,12 @@ def end_turn(policy: Policy, table: BlockTable, used: Sequence[int], mass: Float
     table.match[:] = 0.0
     table.forecast[:] = 0.0
     table.turn += 1
+
+
+def _prepare(policy: Policy, table: BlockTable, event: str) -> None:
+    """Let a policy decide how before it is asked what: it may grade again, which changes what can leave."""
+    if isinstance(policy, SteeringPolicy):
+        policy.prepare(table, event)
 
 
 def _room(table: BlockTable, reserve_blocks: int) -> int:

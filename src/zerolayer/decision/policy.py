@@ -102,6 +102,10 @@ class SteeringPolicy(Policy, Protocol):
         """Why a static strategy decides now; empty where the policy's own does."""
         ...
 
+    def prepare(self, table: BlockTable, event: str) -> None:
+        """A plan is about to be made, for a `question` or a `fault`: the last moment to grade again."""
+        ...
+
     def tick(self, table: BlockTable) -> bool:
         """Decide again if the last decision has grown old; whether it did. Called between two tokens."""
         ...
