@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from zerolayer.core import FloatArray
+from zerolayer.decision.guarded import Guarded
 from zerolayer.decision.oracle import schedule_turns
 from zerolayer.decision.planner import end_turn, plan_fault, plan_turn
 from zerolayer.decision.policies.graded import GradedPolicy, GradedSettings
@@ -148,6 +149,8 @@ class Simulation:
         features: FloatArray | None = None,
     ) -> None:
         self.trace, self.policy, self.reserve = trace, policy, reserve_blocks
+        if isinstance(policy, Guarded):
+            policy.guard.simulate()
         self.ledger = Ledger(trace, capacity_blocks, reserve_blocks)
         self.table = self.ledger.table
         if features is not None:
