@@ -96,18 +96,18 @@ def observe(table: BlockTable, history: History) -> FloatArray:
     match = float(table.match.sum())
     entropy = 0.0
     if match > 0.0:  # -sum(p log p) with p = match / sum(match)
-        raw = float(table.match @ np.log(table.match + _TINY))
+        raw = float(table.match.dot(np.log(table.match + _TINY)))
         entropy = (math.log(match) - raw / match) / math.log(max(n, 2))
     values = (
         history.heat_concentration,
-        float(table.attention @ on_device) / max(heat, 1e-9),
+        float(table.attention.dot(on_device)) / max(heat, 1e-9),
         resident / capacity,
         locked / capacity,
         min(history.pressure_host, 2.0),
         min(history.pressure_disk, 2.0),
         min(1.0, capacity / n),
         entropy,
-        float(table.match @ on_device) / max(match, 1e-9),
+        float(table.match.dot(on_device)) / max(match, 1e-9),
         *history.grades,
         10.0 * history.drift,
         0.5 * math.log10(max(history.cut, 1e-4)),
