@@ -17,7 +17,9 @@ from zerolayer.cli.output import emit_json, note, progress, table
     "--seeds", default=5, show_default=True, type=click.IntRange(1, 20), help="How many are trained."
 )
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first of them.")
-@click.option("--steps", default=24_000, show_default=True, type=click.IntRange(1), help="Turns a seed plays.")
+@click.option(
+    "--steps", default=24_000, show_default=True, type=click.IntRange(1), help="Turns a seed plays."
+)
 @click.option(
     "--preset", default="balanced", show_default=True, help="Whose reward weights are learned from."
 )
