@@ -21,7 +21,7 @@ from zerolayer.documents import read_documents
 from zerolayer.documents.document import Document
 from zerolayer.documents.stream import DocumentStream, PromptFrame, build_stream, prompt_frame
 from zerolayer.errors import SettingError
-from zerolayer.execution.tiers import HostTier, SessionInfo, SessionStore, TierHierarchy
+from zerolayer.execution.tiers import HostTier, SessionInfo, SessionStore, TierHierarchy, TierStore
 from zerolayer.indexing import DocumentIndex
 from zerolayer.learning.calibrate_files import persistence_for
 from zerolayer.perception.citations import cite
@@ -67,7 +67,7 @@ class Session:
         store: SessionStore,
         settings: Settings,
         sizes: SchedulerSettings,
-        host: HostTier | None = None,
+        host: TierStore | None = None,
     ) -> None:
         """`host` may be shared by several sessions; None: one of its own, as large as settings allow."""
         self.engine, self.settings, self.stream = engine, settings, documents.stream

@@ -208,6 +208,7 @@ def _row(told: Asked) -> dict[str, Any]:
         "computed_tokens": usage.input_tokens + usage.cache_creation_input_tokens,
         "read_tokens": usage.cache_read_input_tokens,
         "loaded_tokens": metrics["recalled_tokens_count"],
+        "prefill_s": metrics["prefill_s"],
         "recomputed_tokens": metrics["recomputed_tokens_count"],
         "discarded_tokens": metrics["discarded_tokens_count"],
     }
@@ -225,7 +226,12 @@ def _compared(rows: Sequence[dict[str, Any]], totals: dict[str, Any], policy: st
     ]
     ours_again = common.middle([row["zerolayer"]["ttft_s"] for row in again]) if again else None
     window_again = common.middle([row[WINDOW]["ttft_s"] for row in again]) if again else None
-    own = totals["zerolayer"]
+    own, rate = totals["zerolayer"], _prefill_rate(rows)
+    recomputing = [
+        (row[WINDOW]["ttft_s"] + row[WINDOW]["loaded_tokens"] / rate) / row["zerolayer"]["ttft_s"]
+        for row in again
+        if rate
+    ]
     return {
         "policy": policy,
         "turns_compared": len(later),
@@ -234,6 +240,9 @@ def _compared(rows: Sequence[dict[str, Any]], totals: dict[str, Any], policy: st
         "over_window": common.middle(times[WINDOW]) / common.middle(times["zerolayer"]),
         "window_read_again_turns": len(again),
         "over_window_read_again": window_again / ours_again if ours_again and window_again else None,
+        "prefill_tokens_per_s": rate,
+        # Simulated: a window without tiers behind it has to compute what this one loads, at the rate measured here.
+        "over_window_without_tiers": common.middle(recomputing) if recomputing else None,
         "most_computed_tokens": max(row["zerolayer"].get("computed_tokens", 0) for row in later),
         "errors": sum(row[name]["error"] is not None for row in rows for name in times),
         "discarded_tokens": own.discarded_tokens,
@@ -245,6 +254,15 @@ def _compared(rows: Sequence[dict[str, Any]], totals: dict[str, Any], policy: st
         "window_coverage": totals[WINDOW].coverage,
         "rows": list(rows),
     }
+
+
+def _prefill_rate(rows: Sequence[dict[str, Any]]) -> float:
+    """Tokens a second, over the first turns that read a document."""
+    read = [
+        row[name] for row in rows for name in ("zerolayer", WINDOW) if row[name].get("prefill_s", 0.0) > 0.1
+    ]
+    seconds = sum(told["prefill_s"] for told in read)
+    return sum(told["computed_tokens"] for told in read) / seconds if seconds else 0.0
 
 
 def spread(seconds: Sequence[float]) -> dict[str, float]:

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 from zerolayer.config import Settings, cache_dir, parse_size
 from zerolayer.decision.policy import Policy
 from zerolayer.documents.stream import prompt_frame
-from zerolayer.errors import BudgetError
-from zerolayer.execution.tiers import HostTier, SessionStore
+from zerolayer.errors import BudgetError, StoreFullError
+from zerolayer.execution.tiers import SessionStore
 from zerolayer.server.conversation import Conversation
 from zerolayer.server.counters import WindowShadow
 from zerolayer.server.hints import Pins
 from zerolayer.server.kept import KeptConversation, delete_kept, read_kept, save_kept
 from zerolayer.server.options import ServiceOptions
+from zerolayer.server.sharing import SharedHost
 from zerolayer.server.storing import Storing
 from zerolayer.session import OpenDocuments, Session, open_documents
 from zerolayer.sizes import scheduler_settings
@@ -88,7 +89,7 @@ class Pool:
         self.engine, self.settings, self.options = engine, settings, options
         self._encoder = encoder
         self.store = SessionStore(cache_dir() / "sessions", parse_size(settings.disk_budget, "disk budget"))
-        self.host = HostTier(parse_size(settings.host_budget, "host budget"))
+        self.host = SharedHost(parse_size(settings.host_budget, "host budget"))
         self.budget = parse_size(options.device_budget, "device budget")
         tenant_budget = options.tenant_disk_budget
         self.storing = Storing(
@@ -143,8 +144,10 @@ class Pool:
             turns = [turn.key for turn in conversation.turns]
             stored_bytes = int(width * self.engine.geometry.token_bytes * STORED_SHARE)
             self.storing.prepare(documents.info, turns, stored_bytes)
-        session = Session(self.engine, documents, self.store, self.settings, sizes, self.host)
-        session.tiers.stored = self._stored
+        share = self.host.share(documents.info.id)
+        session = Session(self.engine, documents, self.store, self.settings, sizes, share)
+        session.tiers.make_room = self.host.open(session.id, session.tiers.disk)
+        session.tiers.reserve = lambda nbytes: self._reserve(nbytes, session.id)
         if first:
             self.storing.sweep(documents.info, session.tiers)
         now = time.time()
@@ -287,11 +290,24 @@ class Pool:
         """Close a session; documents and kept turns stay stored."""
         del self.live[live.id]
         live.session.park()
-        own = live.session.tiers.disk
         live.session.close(forget=False)
-        if not any(other.session.tiers.disk is own for other in self.live.values()):
-            for key in filter(self.host.__contains__, own.keys()):
-                self.host.delete(key)
+        if not any(other.session.id == live.session.id for other in self.live.values()):
+            self.host.close(live.session.id)
+
+    def _reserve(self, nbytes: int, session_id: str) -> None:
+        """Room on disk for a session: documents that nobody has open go, then those of idle conversations.
+
+        Raises StoreFullError.
+        """
+        while True:
+            try:
+                self.store.reserve(nbytes, keep={session_id})
+                return
+            except StoreFullError:
+                idle = [one for one in self.live.values() if not one.busy and one.session.id != session_id]
+                if not idle:
+                    raise
+                self.close(min(idle, key=lambda one: one.used))
 
     def close_all(self) -> None:
         """Close every session."""
@@ -302,7 +318,3 @@ class Pool:
     def readers(self, key: str) -> Iterator[Live]:
         """Conversations that are reading these documents now."""
         return (live for live in self.live.values() if live.key == key and live.state == "reading")
-
-    def _stored(self, block_id: str) -> bool:
-        """Whether some session's disk holds a block: then its copy in host memory may go."""
-        return any(block_id in live.session.tiers.disk for live in self.live.values())

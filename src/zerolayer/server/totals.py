@@ -42,11 +42,12 @@ def totals_of(worker: Worker) -> Totals:
 def _since_start(counters: Counters) -> Totals:
     loads, window = counters.loads, counters.window
     decode = list(counters.decode_s)
+    sums: dict[str, Any] = {name: counters.sums[name] for name in _SUMS}
     return Totals(
         started=counters.started,
         uptime_s=time.time() - counters.started,
         requests={name: counters.outcomes[name] for name in _OUTCOMES},
-        **{name: counters.sums[name] for name in _SUMS},
+        **sums,
         loads=loads.loads,
         loads_used=loads.used,
         wasted_loads=loads.wasted,
@@ -84,12 +85,12 @@ def _with_what_is_there(told: Totals, pool: Pool) -> Totals:
         device_budget_bytes=pool.budget,
         tier_bytes={
             Tier.DEVICE.value: device_bytes,
-            Tier.HOST.value: pool.host.used_bytes,
-            Tier.DISK.value: pool.store.claimed_bytes,
+            Tier.HOST.value: pool.host.tier.used_bytes,
+            Tier.DISK.value: _disk_bytes(pool),
         },
         tier_capacity_bytes={
             Tier.DEVICE.value: pool.budget,
-            Tier.HOST.value: pool.host.capacity_bytes,
+            Tier.HOST.value: pool.host.tier.capacity_bytes,
             Tier.DISK.value: pool.store.disk_budget,
         },
         tier_tokens=dict(tokens),
@@ -99,6 +100,12 @@ def _with_what_is_there(told: Totals, pool: Pool) -> Totals:
         parks=pool.parks,
         resumes=pool.resumes,
     )
+
+
+def _disk_bytes(pool: Pool) -> int:
+    """Bytes of block files: what is claimed, less what open sessions have claimed and not written."""
+    tiers = {id(live.session.tiers.disk): live.session.tiers.disk for live in pool.live.values()}
+    return pool.store.claimed_bytes - sum(tier.free_bytes for tier in tiers.values())
 
 
 def _share(part: int, whole: int, without: float) -> float:

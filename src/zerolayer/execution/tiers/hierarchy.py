@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from zerolayer.core import Tier
 from zerolayer.errors import BlockCorruptError, BlockMissingError, StoreFullError
 from zerolayer.execution.tiers.base import BlockRecord, TierStore
-from zerolayer.execution.tiers.host import HostTier
 
 _log = logging.getLogger(__name__)
 
@@ -39,15 +38,15 @@ class TierHierarchy:
     StoreFullError when that cannot help.
     """
 
-    def __init__(self, host: HostTier, disk: TierStore, reserve: Callable[[int], object]) -> None:
+    def __init__(self, host: TierStore, disk: TierStore, reserve: Callable[[int], object]) -> None:
         self.host = host
         self.disk = disk
         self.protected: AbstractSet[str] = frozenset()
         """Ids whose host copies are dropped last."""
-        self.stored: Callable[[str], bool] = self.disk.__contains__
-        """Whether a host copy may go: several sessions that share a host tier know each other's blocks by this."""
+        self.make_room: Callable[[int, str], bool] | None = None
+        """Drops host copies of at least so many bytes for the id, or none: where several sessions share a host tier."""
         self.counters = {Tier.HOST: TierCounters(), Tier.DISK: TierCounters()}
-        self._reserve = reserve
+        self.reserve = reserve
         self._lock = threading.RLock()
 
     def write_behind(self, key: str, record: BlockRecord) -> frozenset[Tier]:
@@ -170,11 +169,13 @@ class TierHierarchy:
         """Drops host copies of at least `shortage` bytes, or none: least recently used first."""
         if shortage <= 0:
             return True
+        if self.make_room is not None:
+            return self.make_room(shortage, incoming)
         victims: list[str] = []
         in_order = list(self.host.keys())
         for protected in (False, True):  # protected copies go last
             for key in in_order:
-                if (key in self.protected) is protected and key != incoming and self.stored(key):
+                if (key in self.protected) is protected and key != incoming and key in self.disk:
                     victims.append(key)
                     shortage -= self.host.size_of(key)
                     if shortage <= 0:
@@ -189,7 +190,7 @@ class TierHierarchy:
             try:
                 self.disk.put(key, record)
             except StoreFullError:
-                self._reserve(record.nbytes)
+                self.reserve(record.nbytes)
                 self.disk.put(key, record)
         except StoreFullError as error:
             self.counters[Tier.DISK].refused_writes += 1
