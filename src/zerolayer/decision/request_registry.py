@@ -31,7 +31,7 @@ SIMPLE_POLICIES = ("lru", "lfu", "frequency-bonus", "arc", "s3-fifo")
 """Those that learn nothing."""
 
 DEFAULT_REQUEST_POLICY = "expert-mixing"
-"""No simple policy has more hits on any trace tried."""
+"""Follows the best expert. Of the traces tried, a simple policy has more hits in one case: conversations at 10 %."""
 
 
 def create_request_policy(spec: str, capacity: int) -> RequestPolicy:
