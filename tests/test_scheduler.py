@@ -467,3 +467,25 @@ def test_what_an_answer_can_do_without_is_knit_behind_it(tmp_path):
     assert changed == sorted(put_off)
     check_laws(behind)
     assert behind.turn(question(1), peak(5)).metrics.discarded_tokens == 0
+
+
+def test_a_block_that_no_tier_holds_is_computed_again_when_it_is_wanted(tmp_path):
+    scheduler = open_scheduler(tmp_path)
+    read_all(scheduler)
+    away = next(b for b in range(5, BLOCKS) if not scheduler.table.resident[b])
+    scheduler.executor.tiers.delete(scheduler.executor.ids[away])
+    result = scheduler.turn(question(0), peak(away))
+    assert scheduler.table.resident[away] and scheduler.executor.ids[away] in scheduler.executor.tiers
+    assert result.metrics.recomputed_tokens >= WIDTH and result.metrics.discarded_tokens == 0
+    check_laws(scheduler)
+
+
+def test_a_long_turn_of_the_past_is_replayed_in_steps_that_fit(tmp_path):
+    scheduler = open_scheduler(tmp_path)
+    read_all(scheduler)
+    said = question(3, count=SLOTS * WIDTH * 2)
+    for _ in scheduler.replay_steps(said):
+        pass
+    ws = scheduler.working_set
+    assert [*ws.tokens[BLOCKS * WIDTH :].tolist(), *ws.pending] == said
+    check_laws(scheduler)

@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from zerolayer.answering import Decoding
 from zerolayer.core import ReadProgress
 from zerolayer.early import EarlyReader
@@ -208,9 +206,9 @@ class Reader:
         self.finished = True
         self.early.forget()
         self._info = replace(self._info, early_forms=self._forms_of_others())
-        nothing = Signals(np.zeros(self._blocks, dtype=np.float32))
         for turn in self._history:
-            self.scheduler.turn(turn, nothing, max_new_tokens=1, keep=True, forced=[])
+            for _ in self.scheduler.replay_steps(turn):
+                pass
         self._history.clear()
 
     def _note_forms(self, forms: Mapping[str, int]) -> None:

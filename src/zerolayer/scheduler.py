@@ -214,6 +214,16 @@ class Scheduler:
         attended, log = answer.attended, ws.log
         return TurnResult(answer.token_ids, attended, match, mass, used, metrics, log, loads, p0_access)
 
+    def replay_steps(self, token_ids: Sequence[int]) -> Generator[None, None, None]:
+        """Keep a turn of the past, question and answer in one, as blocks of the stream; in steps that fit the arena."""
+        sizes, nothing = self.settings, Signals(np.zeros(self.working_set.document_blocks, dtype=np.float32))
+        room = (sizes.slots - sizes.sink_blocks - 3) * sizes.block_tokens // 2
+        step = max(sizes.block_tokens, min(sizes.chunk_tokens, room))
+        for first in range(0, len(token_ids), step):
+            decoding = Decoding(1, forced=[], keep=True)
+            for _ in self.turn_steps(token_ids[first : first + step], nothing, decoding):
+                yield None
+
     def _knit_first(self, blocks: Sequence[int]) -> list[int]:
         """What is knit before the answer: all, or with `knit_behind` only what the question cannot do without."""
         if not self.settings.knit_behind:

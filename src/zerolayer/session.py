@@ -8,7 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 from xxhash import xxh3_128_hexdigest
 
 from zerolayer.answering import FAULT_ROOM, Decoding
@@ -227,13 +226,7 @@ class Session:
         if not self._reader.finished:
             self._reader.remember(ids)
             return len(ids)
-        sizes, nothing = self.sizes, Signals(np.zeros(len(self.stream.blocks), dtype=np.float32))
-        room = (sizes.slots - sizes.sink_blocks - 3) * sizes.block_tokens // 2
-        step = max(sizes.block_tokens, min(sizes.chunk_tokens, room))
-        for first in range(0, len(ids), step):
-            decoding = Decoding(1, forced=[], keep=True)
-            for _ in self.scheduler.turn_steps(ids[first : first + step], nothing, decoding):
-                yield None
+        yield from self.scheduler.replay_steps(ids)
         return len(ids)
 
     def kept_turns(self) -> tuple[list[int], list[str]]:

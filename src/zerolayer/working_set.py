@@ -220,7 +220,7 @@ class WorkingSet:
             raise BudgetError(
                 f"{plan.reason}: {len(plan.load)} blocks do not fit into {self.settings.slots} slots"
             )
-        self._take_knit(plan.load)
+        self._before_loading(plan.load)
         program = compiler.compile_moves(
             plan, self.arena.occupant, in_sight, reserve, self.executor.space, self.executor.on_host
         )
@@ -260,7 +260,7 @@ class WorkingSet:
         slot, position = self.arena.in_sight, self.next_position
         self._push_tail()
         away = not self.table.resident[block]
-        self._take_knit((block,) if away else ())
+        self._before_loading((block,) if away else ())
         program = compiler.compile_insert(
             block, slot, self.arena.occupant, self.executor.space, self.executor.on_host
         )
@@ -295,9 +295,14 @@ class WorkingSet:
         self._compress(slots)
         return len(wanted) * self.settings.block_tokens
 
-    def _take_knit(self, blocks: Sequence[int]) -> None:
-        """Blocks about to be loaded that another session of the same stream has knit since: its form is loaded."""
+    def _before_loading(self, blocks: Sequence[int]) -> None:
+        """A block that another session of the same stream has knit since is loaded so; a lost one is computed first.
+
+        Storage that was full when a block was last computed has lost it. Raises StoreFullError where it still is.
+        """
         for block in blocks:
+            if self.executor.ids[block] not in self.executor.tiers:
+                self.executor.repair(block)
             form = knit_id(self.executor.ids[block])
             if block not in self._knit_blocks and form in self.executor.tiers:
                 self.executor.ids[block] = form
