@@ -130,7 +130,9 @@ def check_turns(messages: Sequence[Message]) -> None:
         raise RequestError("messages", "the first message after the system's must have the role user")
     last = messages[-1]
     if last.role == "assistant" and not any(isinstance(p, TextPart) and p.text.strip() for p in last.parts):
-        raise RequestError("messages", "the last message must have the role user, or begin the answer with a text")
+        raise RequestError(
+            "messages", "the last message must have the role user, or begin the answer with a text"
+        )
 
 
 def system_parts(body: CountBody) -> Iterator[TextPart]:
