@@ -82,7 +82,7 @@ def session(name: str, state: str, title: str, turns: int = 5, **more: object) -
         name * 8, title, "smollm2", "", state, "graded", 16_640, 512, 16_640, BLOCKS, 64,
         {"device": 2_048, "host": 12_000, "disk": 16_640} if state != "stored" else {"disk": 16_640},
         {"P0": 14, "P1": 30, "P2": 96, "P3": 120}, turns, 45 * MIB, 80 * MIB, 110 * MIB, pins, 2 if pins else 0, 16,
-        state == "answering", NOW - 900, NOW - 20, NOW + 290 if pins else None, 0.01, None,
+        state == "answering", NOW - 900, NOW - 20, NOW + 7000 if pins else None, 0.01, None,
     )  # fmt: skip
     return replace(view, **more)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from zerolayer.bench.evidence import command, left_out
+from zerolayer.bench.evidence import CANDIDATES, command, left_out
 from zerolayer.bench.evidence_measures import VARIANTS, Kept, interval, kept, mean, pooled
 from zerolayer.bench.heads import weights
 
@@ -53,8 +53,8 @@ def test_a_left_out_category_has_no_say_in_the_choice():
     """Category c alone prefers the second candidate; chosen without it, the first is judged on it."""
     good, bad = (1.0, 1.0, 1.0), (0.0, 0.0, 0.0)
     by_candidate = {
-        c: [Kept(0, name, 1, good if (c == 0.4) == (name == "c") else bad) for name in "abc"]
-        for c in (0.0, 0.4, 0.8, 1.2, 1.6)
+        c: [Kept(0, name, 1, good if (c == CANDIDATES[1]) == (name == "c") else bad) for name in "abc"]
+        for c in CANDIDATES
     }
     result = left_out(by_candidate, by_candidate, 0)
     assert result["10"] == pytest.approx(2 / 3, abs=1e-3)

@@ -94,7 +94,7 @@ def test_thresholds_intent_and_prefetch(client, answer):
     assert intent.session == session and 0 <= intent.entropy <= 1
     assert sum(need.probability for need in intent.needs) + intent.other == pytest.approx(1, abs=0.01)
     assert client.prefetch_intent([QUESTION]).session == session
-    with pytest.raises(anthropic.BadRequestError, match="session"):
+    with pytest.raises(anthropic.NotFoundError, match="session"):
         client.predict_next_intent(session_id="0" * 32)
 
 
