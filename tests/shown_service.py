@@ -16,8 +16,8 @@ from typing import Any
 import uvicorn
 
 from zerolayer.errors import UnknownNameError
-from zerolayer.server.app import create_app
-from zerolayer.server.http_options import HttpOptions
+from zerolayer.server.http.app import create_app
+from zerolayer.server.http.options import HttpOptions
 from zerolayer.server.views import (
     BlockHistory,
     BlockView,

@@ -16,11 +16,11 @@ from zerolayer.errors import QuestionTooLongError, StoreFullError
 from zerolayer.execution.codecs import codec_of, get_codec
 from zerolayer.execution.layout import FREE
 from zerolayer.execution.tiers import DiskTier, HostTier, TierHierarchy
-from zerolayer.keeping import forget
 from zerolayer.perception.recall import Signals
-from zerolayer.recalling import NEEDED_BLOCKS, NEEDED_MATCH
+from zerolayer.runtime.keeping import forget
+from zerolayer.runtime.recalling import NEEDED_BLOCKS, NEEDED_MATCH
+from zerolayer.runtime.working_set import SchedulerSettings, chained_id
 from zerolayer.scheduler import Scheduler
-from zerolayer.working_set import SchedulerSettings, chained_id
 
 WIDTH, BLOCKS, SLOTS = 8, 40, 12
 TOKENS = random_tokens(BLOCKS * WIDTH, seed=1)

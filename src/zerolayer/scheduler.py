@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from zerolayer.answering import Answering, Attended, Decoding
-from zerolayer.books import LoadCounts, p0_access_ns
 from zerolayer.core import BlockTable, FloatArray, Grade, Plan, Tier, TurnMetrics
 from zerolayer.decision import planner
 from zerolayer.decision.policy import GradingPolicy, Policy
@@ -22,14 +20,16 @@ from zerolayer.execution.arena import Arena
 from zerolayer.execution.executor import Executor
 from zerolayer.execution.isa import Outcome
 from zerolayer.execution.tiers import TierHierarchy
-from zerolayer.keeping import keep_tail
 from zerolayer.learning.traces import demand_set
 from zerolayer.perception.heatmap import HeatMap
 from zerolayer.perception.recall import Signals
-from zerolayer.prefetching import Prefetcher
-from zerolayer.recalling import Recaller
-from zerolayer.steering import after_turn
-from zerolayer.working_set import SchedulerSettings, WorkingSet
+from zerolayer.runtime.answering import Answering, Attended, Decoding
+from zerolayer.runtime.books import LoadCounts, p0_access_ns
+from zerolayer.runtime.keeping import keep_tail
+from zerolayer.runtime.prefetching import Prefetcher
+from zerolayer.runtime.recalling import Recaller
+from zerolayer.runtime.steering import after_turn
+from zerolayer.runtime.working_set import SchedulerSettings, WorkingSet
 
 if TYPE_CHECKING:
     from zerolayer.engines.hf.engine import HFEngine

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from xxhash import xxh3_128_hexdigest
 
-from zerolayer.answering import FAULT_ROOM, Decoding
 from zerolayer.config import Settings, cache_dir, parse_size
 from zerolayer.core import KEY_FEATURES, Answer, BlockTable, ReadProgress
 from zerolayer.decision.grading import Thresholds
@@ -21,19 +20,20 @@ from zerolayer.documents.document import Document
 from zerolayer.documents.stream import DocumentStream, PromptFrame, build_stream, prompt_frame
 from zerolayer.errors import SettingError
 from zerolayer.execution.tiers import HostTier, SessionInfo, SessionStore, TierHierarchy, TierStore
-from zerolayer.indexing import DocumentIndex
 from zerolayer.learning.calibrate_files import persistence_for
 from zerolayer.perception.citations import cite
 from zerolayer.perception.intent import AskedTurn, IntentForecast, NextNeed
 from zerolayer.perception.recall import Signals
 from zerolayer.perception.retrieval_heads import retrieval_heads
-from zerolayer.pieces import Pieces, TextPieces
-from zerolayer.prefetching import PrefetchReport
-from zerolayer.reading import Reader, ReadReport
+from zerolayer.runtime.answering import FAULT_ROOM, Decoding
+from zerolayer.runtime.indexing import DocumentIndex
+from zerolayer.runtime.pieces import Pieces, TextPieces
+from zerolayer.runtime.prefetching import PrefetchReport
+from zerolayer.runtime.reading import Reader, ReadReport
+from zerolayer.runtime.sizes import QUESTION_TOKENS, scheduler_settings
+from zerolayer.runtime.snapshot import SNAPSHOT_NAME, save_snapshot
+from zerolayer.runtime.working_set import SchedulerSettings
 from zerolayer.scheduler import Scheduler, TurnResult, finish
-from zerolayer.sizes import QUESTION_TOKENS, scheduler_settings
-from zerolayer.snapshot import SNAPSHOT_NAME, save_snapshot
-from zerolayer.working_set import SchedulerSettings
 
 if TYPE_CHECKING:
     from zerolayer.engines.hf.engine import HFEngine

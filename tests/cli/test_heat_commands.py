@@ -18,8 +18,8 @@ from zerolayer.config import load_settings
 from zerolayer.documents import Document
 from zerolayer.documents.document import Page
 from zerolayer.errors import SettingError
+from zerolayer.runtime.snapshot import SNAPSHOT_NAME, read_snapshot
 from zerolayer.session import session_of
-from zerolayer.snapshot import SNAPSHOT_NAME, read_snapshot
 
 PNG = b"\x89PNG\r\n\x1a\n"
 QUESTIONS = ("How much is the fee?", "When does the term end?", "Who pays?")
@@ -223,8 +223,8 @@ class TestSnapshot:
         assert zipfile.is_zipfile(path)
 
     def test_a_full_disk_costs_the_snapshot_and_not_the_turn(self, tmp_path, monkeypatch, caplog):
-        from zerolayer import snapshot
         from zerolayer.errors import StoreFullError
+        from zerolayer.runtime import snapshot
 
         def full(*_: object) -> None:
             raise StoreFullError("no space left")

@@ -9,7 +9,7 @@ import pytest
 
 from browser import browser, find_chromium
 from shown_service import BLOCKS, HOSTILE, ShownService, serving
-from zerolayer.server.pages import DASHBOARD
+from zerolayer.server.http.pages import DASHBOARD
 
 CONTRAST = """(foreground, background) => {
   const parse = (text) => text.match(/[\\d.]+/g).slice(0, 3).map(Number);
@@ -133,7 +133,9 @@ class TestNumbers:
         rows = texts(opened, "#sessions tbody tr")
         assert len(rows) == 3 and "contract.pdf" in rows[0] and "answering" in rows[0]
         assert (
-            "14 · 30 · 96 · 120" in rows[0] and "2 of 16" in rows[0] and re.search(r"in (\d+ min|[12] h)", rows[0])
+            "14 · 30 · 96 · 120" in rows[0]
+            and "2 of 16" in rows[0]
+            and re.search(r"in (\d+ min|[12] h)", rows[0])
         )
         assert "Mietvertrag Straße.pdf" in rows[1] and "parked" in rows[1]
         assert "graded policy default" in text(opened, "#policies")

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from scripted_service import ScriptedService, Stage, failing
 
 from zerolayer.errors import BlockMissingError, OverloadedError
-from zerolayer.server.app import create_app
+from zerolayer.server.http.app import create_app
 from zerolayer.server.turns import DocumentPart, TextPart
 
 PDF_URL = "data:application/pdf;base64," + base64.b64encode(b"%PDF-1.4").decode()

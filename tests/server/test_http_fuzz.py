@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from scripted_service import ScriptedService
 
-from zerolayer.server.app import create_app
+from zerolayer.server.http.app import create_app
 
 VALUES = (
     None, True, 0, -1, 1 << 70, 0.5, float("inf"), float("nan"),

@@ -17,11 +17,11 @@ from scripted_service import ANSWER, ScriptedService
 from zerolayer import __version__
 from zerolayer.errors import SettingError
 from zerolayer.metrics import METRICS
-from zerolayer.server.app import create_app
-from zerolayer.server.auth import Keys
-from zerolayer.server.exposition import SHOWN, exposed_name
-from zerolayer.server.http_options import HttpOptions
-from zerolayer.server.latest import LatestTotals
+from zerolayer.server.http.app import create_app
+from zerolayer.server.http.auth import Keys
+from zerolayer.server.http.exposition import SHOWN, exposed_name
+from zerolayer.server.http.latest import LatestTotals
+from zerolayer.server.http.options import HttpOptions
 from zerolayer.server.views import SessionView, Totals
 
 ASK = {"model": "smollm2", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi?"}]}

@@ -17,8 +17,8 @@ from zerolayer.errors import (
     StoreFullError,
     UnknownNameError,
 )
-from zerolayer.server.app import create_app
-from zerolayer.server.http_options import HttpOptions
+from zerolayer.server.http.app import create_app
+from zerolayer.server.http.options import HttpOptions
 from zerolayer.server.turns import DocumentPart, Failed, TextPart
 
 PDF = base64.b64encode(b"%PDF-1.4 not much of one").decode()

@@ -7,8 +7,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from scripted_service import ScriptedService
 
-from zerolayer.server.app import create_app
-from zerolayer.server.pages import DASHBOARD, router
+from zerolayer.server.http.app import create_app
+from zerolayer.server.http.pages import DASHBOARD, router
 
 
 @pytest.fixture(scope="module")

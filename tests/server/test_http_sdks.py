@@ -13,8 +13,8 @@ from http_server import serving
 from scripted_service import ANSWER, CITED, ScriptedService, failing
 
 from zerolayer.errors import BlockMissingError, OverloadedError
-from zerolayer.server.app import create_app
-from zerolayer.server.http_options import HttpOptions
+from zerolayer.server.http.app import create_app
+from zerolayer.server.http.options import HttpOptions
 
 SAID = "The rent is 5\u2028£."
 DOCUMENT = {

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tiny_models import byte_tokenizer
-from zerolayer.answering import Decoding
+from zerolayer.runtime.answering import Decoding
 from zerolayer.server.sampling import AnswerText, chooser
 from zerolayer.server.turns import Sampling, TextDelta
 

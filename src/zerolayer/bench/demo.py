@@ -21,7 +21,7 @@ from zerolayer.learning.traces import write
 
 if TYPE_CHECKING:
     from zerolayer.config import Settings
-    from zerolayer.reading import ReadReport
+    from zerolayer.runtime.reading import ReadReport
     from zerolayer.scheduler import TurnResult
     from zerolayer.session import Session
 

@@ -12,7 +12,6 @@ from typing import Any
 import click
 import numpy as np
 
-from zerolayer.answering import FAULT_TOKENS
 from zerolayer.bench import common
 from zerolayer.bench.common import middle, model_option, report, seed_option
 from zerolayer.bench.synthetic import as_document, long_text
@@ -21,8 +20,9 @@ from zerolayer.cli.output import progress
 from zerolayer.config import load_settings
 from zerolayer.core import Plan, TurnMetrics
 from zerolayer.decision.planner import plan_fault
+from zerolayer.runtime.answering import FAULT_TOKENS
+from zerolayer.runtime.snapshot import SNAPSHOT_NAME, save_snapshot
 from zerolayer.session import Session, session_of
-from zerolayer.snapshot import SNAPSHOT_NAME, save_snapshot
 
 THRESHOLD = 0.03
 HEATMAP_THRESHOLD = 0.01

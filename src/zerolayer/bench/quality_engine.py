@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from zerolayer.answering import FAULT_ROOM
 from zerolayer.bench.quality_cache import FullCache, Reference, hidden_states
 from zerolayer.config import Settings
 from zerolayer.decision.registry import create_policy
@@ -18,8 +17,9 @@ from zerolayer.execution.codecs import BlockKV, get_codec
 from zerolayer.execution.tiers import BlockRecord, DiskTier, HostTier, TierHierarchy
 from zerolayer.perception.key_bounds import KeyBounds
 from zerolayer.perception.recall import Signals
+from zerolayer.runtime.answering import FAULT_ROOM
+from zerolayer.runtime.working_set import SchedulerSettings
 from zerolayer.scheduler import Scheduler
-from zerolayer.working_set import SchedulerSettings
 
 if TYPE_CHECKING:
     import torch

@@ -24,7 +24,7 @@ from zerolayer.errors import EncodingError, UsageError
 if TYPE_CHECKING:
     from zerolayer.config import Settings
     from zerolayer.core import Answer
-    from zerolayer.reading import ReadReport
+    from zerolayer.runtime.reading import ReadReport
 
 
 @click.command()

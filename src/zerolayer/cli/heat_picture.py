@@ -11,7 +11,7 @@ import numpy as np
 from zerolayer.cli.stored import place
 
 if TYPE_CHECKING:
-    from zerolayer.snapshot import Snapshot
+    from zerolayer.runtime.snapshot import Snapshot
 
 HOT, COLD, PLAIN, FREE = "#d1495b", "#3d7ea6", "#8a8a8a", "#d9cfb4"
 _RANGE = 1e-4

@@ -14,7 +14,7 @@ from zerolayer.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from zerolayer.perception.heatmap import Region
-    from zerolayer.snapshot import Snapshot
+    from zerolayer.runtime.snapshot import Snapshot
 
 FORMATS = (".png", ".svg", ".pdf")
 _TOLD = 3  # regions that are told on stderr

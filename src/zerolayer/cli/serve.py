@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import uvicorn
 
     from zerolayer.config import Settings
-    from zerolayer.server.http_options import HttpOptions
+    from zerolayer.server.http.options import HttpOptions
     from zerolayer.server.service import Service
 
 STOP_S = 10
@@ -118,8 +118,8 @@ def http_options(settings: Settings, max_turns_per_key: int) -> HttpOptions:
     Raises SettingError for a key that is none.
     """
     from zerolayer.config import parse_size
-    from zerolayer.server.auth import Keys
-    from zerolayer.server.http_options import HttpOptions
+    from zerolayer.server.http.auth import Keys
+    from zerolayer.server.http.options import HttpOptions
 
     keys = tuple(key.strip() for key in settings.api_keys.split(",") if key.strip())
     Keys(keys)
@@ -134,7 +134,7 @@ def http_options(settings: Settings, max_turns_per_key: int) -> HttpOptions:
 def _http_server(service: Service, options: HttpOptions) -> uvicorn.Server:
     import uvicorn
 
-    from zerolayer.server.app import create_app
+    from zerolayer.server.http.app import create_app
 
     config = uvicorn.Config(
         create_app(service, options),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from zerolayer.execution.tiers import SessionStore
     from zerolayer.execution.tiers.sessions import StoredSession
     from zerolayer.perception.heatmap import Region
-    from zerolayer.snapshot import Snapshot
+    from zerolayer.runtime.snapshot import Snapshot
 
 LATEST = "latest"
 _SHORT = 12  # digits of a session's id that are shown
@@ -65,7 +65,7 @@ def _named(session: StoredSession) -> str:
 
 def read_heat(store: SessionStore, session: StoredSession) -> Snapshot | None:
     """What the session's last turn left, None before its first turn."""
-    from zerolayer.snapshot import SNAPSHOT_NAME, read_snapshot
+    from zerolayer.runtime.snapshot import SNAPSHOT_NAME, read_snapshot
 
     return read_snapshot(store.directory(session.info.id) / SNAPSHOT_NAME)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from zerolayer.execution.tiers import SessionStore
     from zerolayer.execution.tiers.sessions import StoredSession
     from zerolayer.perception.heatmap import Heat, Region
-    from zerolayer.snapshot import Snapshot
+    from zerolayer.runtime.snapshot import Snapshot
 
 ROWS, COLUMNS = 16, 64
 _SHADES = (("·", "grey37"), ("░", "blue3"), ("▒", "magenta3"), ("▓", "orange3"), ("█", "bright_yellow"))

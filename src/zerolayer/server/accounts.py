@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zerolayer.answering import Decoding
 from zerolayer.core import Answer
+from zerolayer.runtime.answering import Decoding
 from zerolayer.scheduler import TurnResult
 from zerolayer.server.counters import Counters, EventLog, WindowShadow
 from zerolayer.server.pool import Live

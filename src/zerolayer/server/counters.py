@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from zerolayer.books import LoadBook, LoadCounts
 from zerolayer.core import BlockTable
 from zerolayer.decision import planner
 from zerolayer.decision.policies.static_window import StaticWindowPolicy
+from zerolayer.runtime.books import LoadBook, LoadCounts
 from zerolayer.server.views import Percentiles, ServiceEvent
 
 LATEST = 4096

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from zerolayer.answering import FAULT_ROOM
 from zerolayer.core import Grade
-from zerolayer.keeping import RECENT_SHARE, pin_latest
+from zerolayer.runtime.answering import FAULT_ROOM
+from zerolayer.runtime.keeping import RECENT_SHARE, pin_latest
+from zerolayer.runtime.sizes import QUESTION_TOKENS
 from zerolayer.server.options import ServiceOptions
 from zerolayer.server.turns import ContextHint
 from zerolayer.session import Session
-from zerolayer.sizes import QUESTION_TOKENS
 
 Clock = Callable[[], float]
 

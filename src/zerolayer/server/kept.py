@@ -15,7 +15,7 @@ from typing import Any
 
 from zerolayer.errors import StoreError
 from zerolayer.execution.tiers.files import write_atomic
-from zerolayer.working_set import knit_id
+from zerolayer.runtime.working_set import knit_id
 
 FOLDER = "conversations"
 VERSION = 1

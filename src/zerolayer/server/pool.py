@@ -17,6 +17,7 @@ from zerolayer.decision.policy import Policy
 from zerolayer.documents.stream import prompt_frame
 from zerolayer.errors import BudgetError, StoreFullError
 from zerolayer.execution.tiers import SessionStore
+from zerolayer.runtime.sizes import scheduler_settings
 from zerolayer.server.conversation import Conversation
 from zerolayer.server.counters import WindowShadow
 from zerolayer.server.hints import Pins
@@ -25,7 +26,6 @@ from zerolayer.server.options import ServiceOptions
 from zerolayer.server.sharing import SharedHost
 from zerolayer.server.storing import Storing
 from zerolayer.session import OpenDocuments, Session, open_documents
-from zerolayer.sizes import scheduler_settings
 
 if TYPE_CHECKING:
     from zerolayer.engines.hf.engine import HFEngine

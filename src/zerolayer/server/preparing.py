@@ -11,7 +11,7 @@ from zerolayer.decision.grading import Thresholds
 from zerolayer.decision.policy import GradingPolicy, Policy
 from zerolayer.decision.presets import get_preset
 from zerolayer.decision.registry import create_policy
-from zerolayer.indexing import ENCODED_AT_A_TIME
+from zerolayer.runtime.indexing import ENCODED_AT_A_TIME
 from zerolayer.server.conversation import SaidTurn
 from zerolayer.server.counters import Counters, EventLog
 from zerolayer.server.hints import HintReport

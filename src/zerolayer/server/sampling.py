@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from zerolayer.answering import Decoding
+from zerolayer.runtime.answering import Decoding
 from zerolayer.server.turns import Sampling, TextDelta
 
 if TYPE_CHECKING:

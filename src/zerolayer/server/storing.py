@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from zerolayer.errors import BudgetError, StoreError, StoreFullError
 from zerolayer.execution.tiers import SessionInfo, SessionStore, TierHierarchy
 from zerolayer.execution.tiers.sessions import StoredSession
+from zerolayer.runtime.working_set import knit_id
 from zerolayer.server.kept import KeptConversation, delete_kept, read_kept, referenced
-from zerolayer.working_set import knit_id
 
 MOST_KEPT = 64
 """Conversations that are kept on disk for the same documents; the least recently used go first."""

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import replace
 
-from zerolayer.answering import FAULT_ROOM, Decoding
 from zerolayer.core import Answer
+from zerolayer.runtime.answering import FAULT_ROOM, Decoding
 from zerolayer.scheduler import TurnResult
 from zerolayer.server.accounts import Accounts, Ended
 from zerolayer.server.conversation import SaidTurn

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from zerolayer.config import Settings
 from zerolayer.errors import OverloadedError, UsageError, ZerolayerError
-from zerolayer.indexing import ENCODED_AT_A_TIME
+from zerolayer.runtime.indexing import ENCODED_AT_A_TIME
 from zerolayer.server.conversation import Conversation
 from zerolayer.server.counters import Counters, EventLog
 from zerolayer.server.jobs import RunningTurn

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from xxhash import xxh3_128_hexdigest
 
-from zerolayer.answering import FAULT_ROOM, Attended, Decoding
 from zerolayer.core import FloatArray, Plan
 from zerolayer.decision.policies.lru import LruPolicy
 from zerolayer.execution.tiers import TierHierarchy
 from zerolayer.perception.dense import encode_blocks
 from zerolayer.perception.recall import Signals, fuse
+from zerolayer.runtime.answering import FAULT_ROOM, Attended, Decoding
+from zerolayer.runtime.working_set import SchedulerSettings, chained_id, knit_id
 from zerolayer.scheduler import Scheduler, TurnResult, TurnSteps
-from zerolayer.working_set import SchedulerSettings, chained_id, knit_id
 
 if TYPE_CHECKING:
     from zerolayer.engines.hf.engine import HFEngine

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from zerolayer.metrics import METRICS
-from zerolayer.server.latest import LatestTotals
+from zerolayer.server.http.latest import LatestTotals
 from zerolayer.server.turns import Finished
 from zerolayer.server.views import Percentiles, Totals
 

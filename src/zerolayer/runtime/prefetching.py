@@ -17,7 +17,7 @@ from zerolayer.decision import planner
 from zerolayer.decision.policy import Policy
 from zerolayer.errors import BlockMissingError
 from zerolayer.execution.isa import Outcome
-from zerolayer.working_set import WorkingSet
+from zerolayer.runtime.working_set import WorkingSet
 
 HOST_SHARE = 0.5
 """At most this share of the host budget is filled by one forecast."""

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from zerolayer.server.errors import respond
+from zerolayer.server.http.errors import respond
 
 
 class BodyLimit:

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 
-from zerolayer.server.auth import caller_of
-from zerolayer.server.extensions import ThresholdsObject
-from zerolayer.server.latest import LatestTotals
-from zerolayer.server.plain import plain
-from zerolayer.server.schema import InputMessage, Loose, TextBlock
+from zerolayer.server.http.auth import caller_of
+from zerolayer.server.http.extensions import ThresholdsObject
+from zerolayer.server.http.latest import LatestTotals
+from zerolayer.server.http.plain import plain
+from zerolayer.server.http.schema import InputMessage, Loose, TextBlock
 from zerolayer.server.service import Service
 from zerolayer.server.views import SessionView
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from xxhash import xxh3_128_hexdigest
 
-from zerolayer.books import BlockHistories, LoadBook
 from zerolayer.core import KEY_FEATURES, BlockTable, IntArray, Plan
 from zerolayer.errors import BlockCorruptError, BlockMissingError, BudgetError
 from zerolayer.execution import compiler
@@ -23,6 +22,7 @@ from zerolayer.execution.tiers import TierHierarchy
 from zerolayer.perception.dispersion import KeyDispersion
 from zerolayer.perception.key_bounds import KeyBounds
 from zerolayer.perception.retrieval_heads import retrieval_heads
+from zerolayer.runtime.books import BlockHistories, LoadBook
 
 if TYPE_CHECKING:
     import torch

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from zerolayer.server.parsing import resolve_model
+from zerolayer.server.http.parsing import resolve_model
 from zerolayer.server.service import Service
 from zerolayer.server.views import ModelView
 

@@ -16,12 +16,12 @@ import numpy as np
 from zerolayer.config import cache_dir
 from zerolayer.core import FloatArray
 from zerolayer.documents.stream import DocumentStream
-from zerolayer.early import ShortlistVectors
 from zerolayer.perception.block_features import document_features, language_of
 from zerolayer.perception.dense import encode_blocks
 from zerolayer.perception.intent import AskedTurn, IntentForecast, IntentModel
 from zerolayer.perception.lexical import LexicalIndex
 from zerolayer.perception.recall import Signals
+from zerolayer.runtime.early import ShortlistVectors
 
 if TYPE_CHECKING:
     from zerolayer.perception.dense import SentenceEncoder

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tiny_models import make_engine, plain_answer
-from zerolayer import early
 from zerolayer.config import load_settings
 from zerolayer.documents import Document
 from zerolayer.documents.document import Page
-from zerolayer.early import EARLY_BLOCKS, ShortlistVectors, select_blocks
 from zerolayer.errors import QuestionTooLongError
+from zerolayer.runtime import early
+from zerolayer.runtime.early import EARLY_BLOCKS, ShortlistVectors, select_blocks
 from zerolayer.session import session_of
 
 WIDTH = 8

@@ -10,10 +10,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from zerolayer.server.citing import CitedSource, citation
-from zerolayer.server.running import Turns, metrics_of, usage_of
-from zerolayer.server.schema import CountBody, MessagesBody
-from zerolayer.server.sse import encode
+from zerolayer.server.http.citing import CitedSource, citation
+from zerolayer.server.http.running import Turns, metrics_of, usage_of
+from zerolayer.server.http.schema import CountBody, MessagesBody
+from zerolayer.server.http.sse import encode
 from zerolayer.server.turns import Cited, Finished, Started, TextDelta, TurnEvent, Usage
 
 PING = encode({"type": "ping"}, "ping")

@@ -6,15 +6,15 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from zerolayer import __version__
-from zerolayer.server import completions, errors, health, messages, models, pages, rtls
-from zerolayer.server.auth import Gate, Keys
-from zerolayer.server.exposition import ServiceCollector, TurnTimes, request_counter
-from zerolayer.server.http_options import HttpOptions
-from zerolayer.server.latest import LatestTotals
-from zerolayer.server.limits import BodyLimit, TurnGate
-from zerolayer.server.running import Turns
+from zerolayer.server.http import completions, errors, health, messages, models, pages, rtls
+from zerolayer.server.http.auth import Gate, Keys
+from zerolayer.server.http.exposition import ServiceCollector, TurnTimes, request_counter
+from zerolayer.server.http.latest import LatestTotals
+from zerolayer.server.http.limits import BodyLimit, TurnGate
+from zerolayer.server.http.options import HttpOptions
+from zerolayer.server.http.running import Turns
+from zerolayer.server.http.tracing import RequestIds
 from zerolayer.server.service import Service
-from zerolayer.server.tracing import RequestIds
 
 
 def create_app(service: Service, options: HttpOptions | None = None) -> FastAPI:

@@ -17,9 +17,9 @@ from fastapi.responses import Response
 from pydantic import Discriminator, Field, Tag
 
 from zerolayer.errors import RequestError
-from zerolayer.server.extensions import HintField, RtlsField
-from zerolayer.server.running import Turns, metrics_of
-from zerolayer.server.schema import (
+from zerolayer.server.http.extensions import HintField, RtlsField
+from zerolayer.server.http.running import Turns, metrics_of
+from zerolayer.server.http.schema import (
     Base64Source,
     Block,
     DocumentBlock,
@@ -28,7 +28,7 @@ from zerolayer.server.schema import (
     MessagesBody,
     TextBlock,
 )
-from zerolayer.server.sse import encode
+from zerolayer.server.http.sse import encode
 from zerolayer.server.turns import Cited, Finished, Started, StopReason, TextDelta, TurnEvent, Usage
 
 DEFAULT_MAX_TOKENS = 512

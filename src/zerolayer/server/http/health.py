@@ -10,8 +10,8 @@ from fastapi.responses import JSONResponse, Response
 from prometheus_client import CollectorRegistry
 
 from zerolayer import __version__
-from zerolayer.server.errors import without_paths
-from zerolayer.server.exposition import exposition
+from zerolayer.server.http.errors import without_paths
+from zerolayer.server.http.exposition import exposition
 from zerolayer.server.service import Service
 
 

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from zerolayer.errors import SettingError
-from zerolayer.server.errors import respond
+from zerolayer.server.http.errors import respond
 
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 

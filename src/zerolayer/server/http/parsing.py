@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from zerolayer.errors import RequestError, UnknownNameError
-from zerolayer.server.citing import CitedSource
-from zerolayer.server.extensions import to_hints, to_rtls
-from zerolayer.server.schema import (
+from zerolayer.server.http.citing import CitedSource
+from zerolayer.server.http.extensions import to_hints, to_rtls
+from zerolayer.server.http.schema import (
     Base64Source,
     Block,
     CacheControl,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from zerolayer.core import FloatArray, TurnMetrics
-from zerolayer.steering import between_tokens
+from zerolayer.runtime.steering import between_tokens
 
 if TYPE_CHECKING:
     import torch

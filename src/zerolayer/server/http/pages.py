@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi import APIRouter
 from fastapi.responses import FileResponse
 
-DASHBOARD = Path(__file__).parent / "dashboard"
+DASHBOARD = Path(__file__).parent.parent / "dashboard"
 
 HEADERS = {
     # Everything comes from here, and no other page may frame it.

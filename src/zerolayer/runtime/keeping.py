@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from zerolayer.working_set import WorkingSet, chained_id
+from zerolayer.runtime.working_set import WorkingSet, chained_id
 
 RECENT_SHARE = 8
 """One slot in this many is kept for the latest blocks of a conversation."""

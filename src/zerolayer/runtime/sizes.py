@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zerolayer.answering import FAULT_ROOM
 from zerolayer.config import Settings, parse_budget
 from zerolayer.errors import BudgetError
-from zerolayer.working_set import SchedulerSettings
+from zerolayer.runtime.answering import FAULT_ROOM
+from zerolayer.runtime.working_set import SchedulerSettings
 
 if TYPE_CHECKING:
     from zerolayer.engines.hf.engine import HFEngine

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from zerolayer.server.extensions import HintField, RtlsField
+from zerolayer.server.http.extensions import HintField, RtlsField
 
 
 class Loose(BaseModel):

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from zerolayer.answering import Decoding
 from zerolayer.core import ReadProgress
-from zerolayer.early import EarlyReader
 from zerolayer.execution.tiers import SessionInfo, SessionStore, TierHierarchy
-from zerolayer.keeping import adopt, forget
 from zerolayer.perception.recall import Signals
+from zerolayer.runtime.answering import Decoding
+from zerolayer.runtime.early import EarlyReader
+from zerolayer.runtime.keeping import adopt, forget
+from zerolayer.runtime.working_set import SchedulerSettings
 from zerolayer.scheduler import Scheduler, TurnSteps
-from zerolayer.working_set import SchedulerSettings
 
 if TYPE_CHECKING:
     from zerolayer.documents.stream import DocumentStream

@@ -12,15 +12,15 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
 from zerolayer.errors import ZerolayerError
-from zerolayer.server import errors
-from zerolayer.server.auth import caller_of
-from zerolayer.server.exposition import TurnTimes
-from zerolayer.server.limits import TurnGate
-from zerolayer.server.parsing import ParsedRequest, parse, resolve_model
-from zerolayer.server.plain import plain
-from zerolayer.server.schema import CountBody
+from zerolayer.server.http import errors
+from zerolayer.server.http.auth import caller_of
+from zerolayer.server.http.exposition import TurnTimes
+from zerolayer.server.http.limits import TurnGate
+from zerolayer.server.http.parsing import ParsedRequest, parse, resolve_model
+from zerolayer.server.http.plain import plain
+from zerolayer.server.http.schema import CountBody
+from zerolayer.server.http.sse import TurnStream, until_gone, with_silence
 from zerolayer.server.service import RunningTurn, Service
-from zerolayer.server.sse import TurnStream, until_gone, with_silence
 from zerolayer.server.turns import Cited, Failed, Finished, TextDelta, TurnEvent, Usage
 
 CLIENT_GONE = 499

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zerolayer.answering import FAULT_ROOM, Decoding
 from zerolayer.core import BoolArray, FloatArray, Grade, Plan, TurnMetrics
 from zerolayer.decision import planner
 from zerolayer.errors import BudgetError, QuestionTooLongError
 from zerolayer.perception.recall import Signals, fuse
+from zerolayer.runtime.answering import FAULT_ROOM, Decoding
 
 if TYPE_CHECKING:
     import torch
