@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from tests.server.asking import ask, document, request, start_service, use_tiny_models, wait_until
+from asking import ask, document, request, start_service, use_tiny_models, wait_until
 
 from zerolayer.config import load_settings
 from zerolayer.errors import OverloadedError

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from asking import TEXT, ask, document, request, start_service, use_tiny_models, wait_until
 
+from zerolayer.execution.tiers.disk import DiskTier
 from zerolayer.server.options import ServiceOptions
 from zerolayer.server.turns import ContextHint
 
@@ -114,6 +115,30 @@ def test_a_full_disk_keeps_the_service_up(home):
         service.close()
     assert told.finished is not None and after.finished is not None
     assert totals.discarded_tokens == 0 and service.totals().requests["failed"] == 0
+
+
+def test_a_slow_disk_changes_no_answer(home, monkeypatch):
+    def answers(folder: str) -> list[str]:
+        monkeypatch.setenv("ZEROLAYER_HOME", str(home / folder))
+        service = start_service()
+        try:
+            first = ask(service, request([document(), FEE]))
+            second = ask(service, request([document(), FEE], first.text, TERM))
+            assert service.totals().discarded_tokens == 0
+        finally:
+            service.close()
+        return [first.text, second.text]
+
+    fast = answers("fast")
+    for name in ("put", "get", "get_summary"):
+        original = getattr(DiskTier, name)
+
+        def slow(*args, original=original):
+            time.sleep(0.02)
+            return original(*args)
+
+        monkeypatch.setattr(DiskTier, name, slow)
+    assert answers("slow") == fast
 
 
 def test_a_wall_clock_that_jumps_ends_no_pin(home, monkeypatch):
