@@ -12,6 +12,7 @@ import torch
 from tiny_models import make_engine, plain_answer, random_tokens
 from zerolayer.decision.guarded import Guarded
 from zerolayer.decision.registry import POLICIES, create_policy
+from zerolayer.documents.stream import chained_id
 from zerolayer.errors import QuestionTooLongError, StoreFullError
 from zerolayer.execution.codecs import codec_of, get_codec
 from zerolayer.execution.layout import FREE
@@ -19,7 +20,7 @@ from zerolayer.execution.tiers import DiskTier, HostTier, TierHierarchy
 from zerolayer.perception.recall import Signals
 from zerolayer.runtime.keeping import forget
 from zerolayer.runtime.recalling import NEEDED_BLOCKS, NEEDED_MATCH
-from zerolayer.runtime.working_set import SchedulerSettings, chained_id
+from zerolayer.runtime.working_set import SchedulerSettings
 from zerolayer.scheduler import Scheduler
 
 WIDTH, BLOCKS, SLOTS = 8, 40, 12

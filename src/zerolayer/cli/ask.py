@@ -14,6 +14,7 @@ from zerolayer.cli.options import (
     build_settings,
     files_argument,
     json_option,
+    questions_options,
     reading_option,
     settings_options,
 )
@@ -29,15 +30,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @files_argument
-@click.option(
-    "-q", "--question", "questions", multiple=True, metavar="TEXT", help="A question; may be repeated."
-)
-@click.option(
-    "--questions",
-    "questions_file",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    help="A file with one question a line (# starts a comment), or - for stdin.",
-)
+@questions_options
 @reading_option
 @settings_options()
 @json_option

@@ -183,11 +183,11 @@ def _store() -> Check:
 
 
 def _host_memory() -> Check:
-    try:
-        psutil: Any = importlib.import_module("psutil")  # comes with accelerate
-    except ImportError:
+    from zerolayer.execution.tiers.host import available_memory
+
+    available = available_memory()
+    if available is None:
         return Check("host memory", Status.FALLBACK, "unknown, since psutil is not installed", needed=False)
-    available = psutil.virtual_memory().available
     detail = f"{available / _GIB:.1f} GiB available"
     if available < _HOST_HEADROOM:
         return Check("host memory", Status.FALLBACK, f"{detail}, 2 GiB advised; lower --host-budget")

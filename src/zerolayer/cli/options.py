@@ -50,6 +50,20 @@ reading_option = click.option(
 )
 
 
+def questions_options(command: Command) -> Command:
+    """Add `-q` (questions) and `--questions` (questions_file) to a command."""
+    one = click.option(
+        "-q", "--question", "questions", multiple=True, metavar="TEXT", help="A question; may be repeated."
+    )
+    many = click.option(
+        "--questions",
+        "questions_file",
+        type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+        help="A file with one question a line (# starts a comment), or - for stdin.",
+    )
+    return one(many(command))
+
+
 def settings_options(*names: str) -> Callable[[Command], Command]:
     """Add the options of these settings to a command (all of them when none is named)."""
 

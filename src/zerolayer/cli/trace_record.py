@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zerolayer.cli.options import build_settings, files_argument, json_option, settings_options
+from zerolayer.cli.options import (
+    build_settings,
+    files_argument,
+    json_option,
+    questions_options,
+    settings_options,
+)
 from zerolayer.cli.output import emit_json, note, progress
 from zerolayer.errors import UsageError
 
@@ -22,15 +28,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @files_argument
-@click.option(
-    "-q", "--question", "questions", multiple=True, metavar="TEXT", help="A question; may be repeated."
-)
-@click.option(
-    "--questions",
-    "questions_file",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    help="A file with one question a line (# starts a comment), or - for stdin.",
-)
+@questions_options
 @click.option(
     "-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write."
 )

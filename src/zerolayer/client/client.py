@@ -53,7 +53,7 @@ class Prefetch(BaseModel):
 
 
 class _Rtls:
-    """What both clients know of scheduling.
+    """What both clients know of scheduling. Stands before an official client among the bases.
 
     A call about a session means the one that it names, else the one that answered this client last, else the server's
     latest used.
@@ -63,6 +63,30 @@ class _Rtls:
     rtls_policy: str | None
     rtls_refused: bool
     last_session_id: str | None
+
+    def __init__(self, *, enable_rtls: bool = True, rtls_policy: str | None = None, **options: Any) -> None:
+        self._set_rtls(enable_rtls, rtls_policy)
+        super().__init__(**options)
+
+    def _validate_headers(self, headers: Any, omitted: Any) -> None:
+        """A zerolayer server without keys is asked without one; elsewhere the official client's rules hold."""
+        official = str(self.base_url).startswith("https://api.anthropic.com")  # type: ignore[attr-defined]
+        if official or not self.enable_rtls:
+            super()._validate_headers(headers, omitted)  # type: ignore[misc]
+
+    def copy(
+        self, *, enable_rtls: bool | None = None, rtls_policy: str | None = None, **options: Any
+    ) -> Self:
+        """A client with other options, as the official `copy`; None keeps this client's."""
+        own = {
+            "enable_rtls": self.enable_rtls if enable_rtls is None else enable_rtls,
+            "rtls_policy": self.rtls_policy if rtls_policy is None else rtls_policy,
+        }
+        extra = {**own, **options.pop("_extra_kwargs", {})}
+        client: Self = super().copy(_extra_kwargs=extra, **options)  # type: ignore[misc]
+        return client
+
+    with_options = copy
 
     def _set_rtls(self, enable_rtls: bool, rtls_policy: str | None) -> None:
         if not isinstance(enable_rtls, bool):
@@ -79,16 +103,6 @@ class _Rtls:
             return SWITCHED_OFF
         return REFUSED if self.rtls_refused else NOT_ZEROLAYER
 
-    def _needs_no_key(self, base_url: object) -> bool:
-        """A zerolayer server without keys is asked without one; elsewhere the official client's rules hold."""
-        return self.enable_rtls and not str(base_url).startswith("https://api.anthropic.com")
-
-    def _copied(self, enable_rtls: bool | None, rtls_policy: str | None) -> dict[str, Any]:
-        return {
-            "enable_rtls": self.enable_rtls if enable_rtls is None else enable_rtls,
-            "rtls_policy": self.rtls_policy if rtls_policy is None else rtls_policy,
-        }
-
     def _of_session(self, session_id: str | None, history: History | None) -> dict[str, Any]:
         given = {"session_id": session_id or self.last_session_id, "history": questions_of(history)}
         return {name: value for name, value in given.items() if value is not None}
@@ -102,27 +116,10 @@ class Anthropic(_Rtls, anthropic.Anthropic):
     error, is the official client's. Raises SettingError, UnknownNameError where an argument cannot be meant.
     """
 
-    def __init__(self, *, enable_rtls: bool = True, rtls_policy: str | None = None, **options: Any) -> None:
-        self._set_rtls(enable_rtls, rtls_policy)
-        super().__init__(**options)
-
     @cached_property
     def messages(self) -> RtlsMessages:
         """The Messages API with `context_hints` and `rtls`."""
         return RtlsMessages(self)
-
-    def _validate_headers(self, headers: Any, omitted: Any) -> None:
-        if not self._needs_no_key(self.base_url):
-            super()._validate_headers(headers, omitted)
-
-    def copy(
-        self, *, enable_rtls: bool | None = None, rtls_policy: str | None = None, **options: Any
-    ) -> Self:
-        """A client with other options, as the official `copy`; None keeps this client's."""
-        extra = {**self._copied(enable_rtls, rtls_policy), **options.pop("_extra_kwargs", {})}
-        return super().copy(_extra_kwargs=extra, **options)
-
-    with_options = copy
 
     def set_entropy_thresholds(
         self,
@@ -154,27 +151,10 @@ class Anthropic(_Rtls, anthropic.Anthropic):
 class AsyncAnthropic(_Rtls, anthropic.AsyncAnthropic):
     """`anthropic.AsyncAnthropic` with real-time loading and scheduling; arguments as in `Anthropic`."""
 
-    def __init__(self, *, enable_rtls: bool = True, rtls_policy: str | None = None, **options: Any) -> None:
-        self._set_rtls(enable_rtls, rtls_policy)
-        super().__init__(**options)
-
     @cached_property
     def messages(self) -> AsyncRtlsMessages:
         """The Messages API with `context_hints` and `rtls`."""
         return AsyncRtlsMessages(self)
-
-    def _validate_headers(self, headers: Any, omitted: Any) -> None:
-        if not self._needs_no_key(self.base_url):
-            super()._validate_headers(headers, omitted)
-
-    def copy(
-        self, *, enable_rtls: bool | None = None, rtls_policy: str | None = None, **options: Any
-    ) -> Self:
-        """A client with other options, as the official `copy`; None keeps this client's."""
-        extra = {**self._copied(enable_rtls, rtls_policy), **options.pop("_extra_kwargs", {})}
-        return super().copy(_extra_kwargs=extra, **options)
-
-    with_options = copy
 
     async def set_entropy_thresholds(
         self,

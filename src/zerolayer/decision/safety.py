@@ -31,7 +31,6 @@ LATE, OUT_OF_RANGE, DRIFT, WORSE, P0_EVICTIONS = (
     "worse-than-shadow",
     "p0-evictions",
 )
-REASONS = (LATE, OUT_OF_RANGE, DRIFT, WORSE, P0_EVICTIONS)
 
 _KEEP = 0.8
 

@@ -146,11 +146,16 @@ def _join(documents: Sequence[Document], titled: Sequence[bool]) -> tuple[str, t
     return "".join(pieces), tuple(starts)
 
 
+def chained_id(parent: str, token_ids: Sequence[int]) -> str:
+    """Id of a block: a hash of its parent's id and its tokens, so that equal ids mean equal streams up to here."""
+    return xxh3_128_hexdigest(f"{parent}:{','.join(map(str, token_ids))}".encode())
+
+
 def _cut(stream: DocumentStream, width: int, provenance: str) -> tuple[Block, ...]:
     blocks, parent = [], provenance
     for index, first in enumerate(range(0, len(stream.token_ids), width)):
         ids = stream.token_ids[first : first + width]
-        parent = xxh3_128_hexdigest(f"{parent}:{','.join(map(str, ids))}".encode())
+        parent = chained_id(parent, ids)
         spans = [span for span in stream.spans[first : first + width] if span[1] > span[0]]
         start, end = (spans[0][0], spans[-1][1]) if spans else (0, 0)
         page_first, page_last = 0, 0

@@ -21,11 +21,12 @@ from xxhash import xxh3_128_hexdigest
 
 from zerolayer.core import FloatArray, Plan
 from zerolayer.decision.policies.lru import LruPolicy
+from zerolayer.documents.stream import chained_id
 from zerolayer.execution.tiers import TierHierarchy
 from zerolayer.perception.dense import encode_blocks
 from zerolayer.perception.recall import Signals, fuse
 from zerolayer.runtime.answering import FAULT_ROOM, Attended, Decoding
-from zerolayer.runtime.working_set import SchedulerSettings, chained_id, knit_id
+from zerolayer.runtime.working_set import SchedulerSettings, knit_id
 from zerolayer.scheduler import Scheduler, TurnResult, TurnSteps
 
 if TYPE_CHECKING:

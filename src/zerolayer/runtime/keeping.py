@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from zerolayer.runtime.working_set import WorkingSet, chained_id
+from zerolayer.documents.stream import chained_id
+from zerolayer.runtime.working_set import WorkingSet
 
 RECENT_SHARE = 8
 """One slot in this many is kept for the latest blocks of a conversation."""

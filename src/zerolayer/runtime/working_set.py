@@ -53,11 +53,6 @@ class SchedulerSettings:
     knit_behind: bool = False  # of what is to be knit, most only after the answer
 
 
-def chained_id(parent: str, token_ids: Sequence[int]) -> str:
-    """Id of a block: a hash of its parent's id and its tokens, so that equal ids mean equal streams up to here."""
-    return xxh3_128_hexdigest(f"{parent}:{','.join(map(str, token_ids))}".encode())
-
-
 def knit_id(block_id: str) -> str:
     """Id of a block's knit form: how a block was computed is part of its id."""
     return xxh3_128_hexdigest(f"{block_id}:knit".encode())

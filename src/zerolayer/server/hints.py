@@ -63,6 +63,10 @@ class Pins:
 
     def __init__(self, session: Session, options: ServiceOptions, clock: Clock = time.monotonic) -> None:
         self._session, self._options, self._clock = session, options, clock
+        with_text = [block for block in session.stream.blocks if block.char_end > block.char_start]
+        self._starts = [block.char_start for block in with_text]
+        self._ends = [block.char_end for block in with_text]
+        self._indices = [block.index for block in with_text]
         self.live: dict[ContextHint, Pin] = {}
         self._floors: dict[tuple[int, int], float] = {}  # characters of the joined text → when their P1 ends
         self._expired: list[HintReport] = []
@@ -155,7 +159,7 @@ class Pins:
         pinned = sorted(self.blocks)
         table.pinned[pinned], table.grade[pinned] = True, int(Grade.P0)
         floors = np.full(len(table), int(Grade.P3), dtype=np.int64)
-        for (start, end), _ in self._floors.items():
+        for start, end in self._floors:
             floors[self._blocks_of(start, end)] = int(Grade.P1)
         for pin in self.live.values():
             if pin.hint.grade == "P1":
@@ -189,10 +193,8 @@ class Pins:
 
     def _blocks_of(self, start: int, end: int) -> list[int]:
         """Blocks that hold characters of the joined text."""
-        blocks = [block for block in self._session.stream.blocks if block.char_end > block.char_start]
-        first = bisect_right([block.char_end for block in blocks], start)
-        last = bisect_left([block.char_start for block in blocks], end)
-        return [block.index for block in blocks[first:last]]
+        first, last = bisect_right(self._ends, start), bisect_left(self._starts, end)
+        return self._indices[first:last]
 
     def _said(self, hint: ContextHint) -> list[int]:
         """Blocks of the kept turns that hold a hint's text."""

@@ -38,12 +38,7 @@ class KeptConversation:
 
     def shared_turns(self, turns: Sequence[str]) -> int:
         """How many of these turns it begins with."""
-        count = 0
-        for mine, asked in zip(self.turns, turns, strict=False):
-            if mine != asked:
-                break
-            count += 1
-        return count
+        return shared_prefix(self.turns, turns)
 
     def first_turns(self, count: int, block_tokens: int) -> KeptConversation:
         """Its first turns alone, with the blocks that hold nothing else."""
@@ -56,6 +51,16 @@ class KeptConversation:
             token_ids=self.token_ids[:tokens],
             block_ids=self.block_ids[:blocks],
         )
+
+
+def shared_prefix(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many leading items two sequences have in common."""
+    count = 0
+    for mine, theirs in zip(one, other, strict=False):
+        if mine != theirs:
+            break
+        count += 1
+    return count
 
 
 def save_kept(directory: Path, kept: KeptConversation) -> None:

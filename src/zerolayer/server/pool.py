@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import time
 import uuid
 from collections import OrderedDict
@@ -38,8 +37,6 @@ STORED_SHARE = 0.42
 """About what a block takes on disk of what it takes on the device in fp32, by the default codec and with its bounds."""
 
 _KEPT_DOCUMENTS = 32
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True)

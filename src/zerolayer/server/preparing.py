@@ -62,10 +62,7 @@ class Preparing:
             live.session.use_policy(live.policies[name])
             live.policy = name
             self._events.add("policy", f"decided by {name} from now on", live.id, live.tenant)
-        cuts = self.thresholds.get(live.tenant)
-        if rtls.thresholds is not None:
-            asked = rtls.thresholds
-            cuts = Thresholds(asked.p0_min, asked.p1_min, asked.p2_min)
+        cuts = rtls.thresholds or self.thresholds.get(live.tenant)
         if cuts is None:
             return
         if isinstance(live.session.policy, GradingPolicy):

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from zerolayer.config import Settings, parse_size
-from zerolayer.decision.grading import Thresholds as Cuts
+from zerolayer.decision.grading import Thresholds
 from zerolayer.decision.policy import GradingPolicy
 from zerolayer.decision.presets import get_preset
 from zerolayer.decision.registry import create_policy
 from zerolayer.documents.stream import build_stream, prompt_frame
 from zerolayer.errors import OverloadedError, SettingError, UnknownNameError, UsageError
+from zerolayer.execution.tiers.host import available_memory
 from zerolayer.server.conversation import Conversation, DocumentReader, read_conversation
 from zerolayer.server.jobs import RunningTurn
 from zerolayer.server.options import ServiceOptions
@@ -30,8 +31,8 @@ from zerolayer.server.showing import (
     session_view,
     stored_view,
 )
-from zerolayer.server.totals import available_memory, totals_of
-from zerolayer.server.turns import Thresholds, TurnRequest
+from zerolayer.server.totals import totals_of
+from zerolayer.server.turns import TurnRequest
 from zerolayer.server.views import (
     BlockView,
     HeatView,
@@ -159,9 +160,8 @@ class Service:
     ) -> None:
         """Move the cuts of a session, or (None) of the tenant's sessions and of those to come.
 
-        Raises SettingError for impossible cuts and where the session's policy does not grade, UnknownNameError.
+        Raises SettingError where the session's policy does not grade, UnknownNameError.
         """
-        cuts = Cuts(thresholds.p0_min, thresholds.p1_min, thresholds.p2_min)
 
         def move() -> None:
             if session_id is not None:
@@ -171,14 +171,16 @@ class Service:
                         f"session {session_id!r} is decided by {live.policy!r}, which does not grade; "
                         "ask with a policy that does, such as graded"
                     )
-                live.session.set_entropy_thresholds(cuts.p0_min, cuts.p1_min, cuts.p2_min)
+                live.session.set_entropy_thresholds(thresholds.p0_min, thresholds.p1_min, thresholds.p2_min)
                 return
             turning, pool = self._worker.turning, self._pool()
             assert turning is not None
-            turning.preparing.thresholds[tenant or ""] = cuts
+            turning.preparing.thresholds[tenant or ""] = thresholds
             for live in pool.live.values():
                 if live.tenant == (tenant or "") and isinstance(live.session.policy, GradingPolicy):
-                    live.session.set_entropy_thresholds(cuts.p0_min, cuts.p1_min, cuts.p2_min)
+                    live.session.set_entropy_thresholds(
+                        thresholds.p0_min, thresholds.p1_min, thresholds.p2_min
+                    )
 
         self._worker.call(move)
 
@@ -258,9 +260,6 @@ def _check(request: TurnRequest) -> None:
         create_policy(request.rtls.policy)
     if request.rtls.preset is not None:
         get_preset(request.rtls.preset)
-    cuts = request.rtls.thresholds
-    if cuts is not None:
-        Cuts(cuts.p0_min, cuts.p1_min, cuts.p2_min)
 
 
 def _prompt_tokens(conversation: Conversation, tokenizer: Any, width: int) -> int:

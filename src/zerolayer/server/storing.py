@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 
-from zerolayer.errors import BudgetError, StoreError, StoreFullError
+from zerolayer.errors import BudgetError, StoreError
 from zerolayer.execution.tiers import SessionInfo, SessionStore, TierHierarchy
 from zerolayer.execution.tiers.sessions import StoredSession
 from zerolayer.runtime.working_set import knit_id
-from zerolayer.server.kept import KeptConversation, delete_kept, read_kept, referenced
+from zerolayer.server.kept import KeptConversation, delete_kept, read_kept, referenced, shared_prefix
 
 MOST_KEPT = 64
 """Conversations that are kept on disk for the same documents; the least recently used go first."""
@@ -112,7 +112,7 @@ class Storing:
                 continue
             try:
                 self._store.delete(one.info.id)
-            except (StoreError, StoreFullError) as error:
+            except StoreError as error:
                 _log.warning("documents %s were not deleted: %s", one.info.title, error)
                 continue
             used -= one.nbytes
@@ -125,9 +125,4 @@ class Storing:
 
 def _shared(info: SessionInfo, other: SessionInfo) -> int:
     """Leading blocks that two streams have in common."""
-    count = 0
-    for mine, theirs in zip(info.block_ids, other.block_ids, strict=False):
-        if mine != theirs:
-            break
-        count += 1
-    return count
+    return shared_prefix(info.block_ids, other.block_ids)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 from zerolayer.core import Tier
+from zerolayer.execution.tiers.host import available_memory
 from zerolayer.server.counters import Counters, percentiles
 from zerolayer.server.pool import Live, Pool
 from zerolayer.server.showing import session_view
@@ -21,15 +21,6 @@ _SUMS = (
     "evicted_p3_tokens", "window_cut_tokens",
 )  # fmt: skip
 _OUTCOMES = ("finished", "failed", "cancelled", "refused")
-
-
-def available_memory() -> int | None:
-    """Bytes of host memory that may be taken without swapping; None where the system does not tell."""
-    try:
-        psutil: Any = importlib.import_module("psutil")  # comes with the hf extra
-    except ImportError:
-        return None
-    return int(psutil.virtual_memory().available)
 
 
 def totals_of(worker: Worker) -> Totals:

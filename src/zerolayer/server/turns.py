@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from zerolayer.decision.grading import Thresholds
+
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence"]
 
 
@@ -68,15 +70,6 @@ class ContextHint:
     end: int | None = None
     grade: Literal["P0", "P1"] = "P0"
     ttl_s: float | None = None  # None: as long as the session
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """The least persistence of P0, P1 and P2."""
-
-    p0_min: float = 0.17
-    p1_min: float = 0.10
-    p2_min: float = 0.05
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from zerolayer.core import Tier
 from zerolayer.errors import BlockCorruptError
 from zerolayer.execution.tiers.base import BlockRecord, check_key, full, missing
 from zerolayer.execution.tiers.blockfile import checksum
+
+
+def available_memory() -> int | None:
+    """Bytes of host memory that may be taken without swapping; None where the system does not tell."""
+    try:
+        psutil: Any = importlib.import_module("psutil")  # comes with the hf extra
+    except ImportError:
+        return None
+    return int(psutil.virtual_memory().available)
 
 
 @dataclass(frozen=True, slots=True)

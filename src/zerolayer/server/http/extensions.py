@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
+from zerolayer.decision.grading import Thresholds
 from zerolayer.errors import RequestError
-from zerolayer.server.turns import ContextHint, RtlsOptions, Thresholds
+from zerolayer.server.turns import ContextHint, RtlsOptions
 
 MOST_HINTS = 256
 HINT_CHARACTERS = 20_000
