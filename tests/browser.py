@@ -92,12 +92,16 @@ class Page:
             self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key)
 
     def point(self, selector: str) -> None:
-        """Move the pointer over the middle of an element."""
+        """Move the pointer over the middle of an element, once it lies still: what is drawn above may still grow."""
         self.js(f"document.querySelector({selector!r}).scrollIntoView({{block: 'center'}})")
-        box = self.js(
+        middle = (
             "(r => [r.x + r.width / 2, r.y + r.height / 2])"
             f"(document.querySelector({selector!r}).getBoundingClientRect())"
         )
+        box, before = self.js(middle), None
+        while box != before:
+            time.sleep(0.05)
+            box, before = self.js(middle), box
         self.send("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
 
     def picture(self, path: Path | None = None, whole: bool = True) -> bytes:
