@@ -209,6 +209,8 @@ def _row(told: Asked) -> dict[str, Any]:
         "read_tokens": usage.cache_read_input_tokens,
         "loaded_tokens": metrics["recalled_tokens_count"],
         "prefill_s": metrics["prefill_s"],
+        "recall_s": metrics["recall_s"],
+        "knit_s": metrics["knit_s"],
         "recomputed_tokens": metrics["recomputed_tokens_count"],
         "discarded_tokens": metrics["discarded_tokens_count"],
     }
