@@ -385,7 +385,33 @@ def test_a_kept_turn_is_seen_by_the_next_one(tmp_path):
         result = scheduler.turn(question(number), peak(7), keep=True)
         history += question(number)
         assert result.token_ids == plain_answer(plain, np.asarray(history), 10)
+        assert result.metrics.recomputed_tokens == 0
         history += result.token_ids
+
+
+@every_policy
+def test_what_fills_no_block_is_computed_once(policy, tmp_path):
+    """The tokens of a follow-up's pass are its own, and the last answer's last one, which no pass has seen."""
+    scheduler = open_scheduler(tmp_path, policy)
+    read_all(scheduler)
+    ws, append, passes = scheduler.working_set, scheduler.engine.append, []
+
+    def counting(token_ids, *args, **options):
+        passes.append(len(token_ids))
+        return append(token_ids, *args, **options)
+
+    scheduler.engine.append = counting
+    for number in range(5):
+        unseen = len(ws.pending) - ws.held_tokens
+        assert unseen <= 1 and ws.held_tokens < WIDTH
+        passes.clear()
+        result = scheduler.turn(question(number), peak(number + 4), keep=True)
+        assert passes[0] == unseen + 9 and result.metrics.recomputed_tokens == 0
+        check_laws(scheduler)
+        scheduler.working_set.release()
+    pending = len(ws.pending)
+    ws.pending_kv = None  # as after a restart
+    assert scheduler.turn(question(9), peak(9)).metrics.recomputed_tokens == pending
 
 
 def test_a_forced_answer_is_observed_only(tmp_path):
@@ -453,21 +479,17 @@ def test_reading_goes_on_after_a_question(tmp_path):
     assert scheduler.working_set.done == BLOCKS
 
 
-def test_what_an_answer_can_do_without_is_knit_behind_it(tmp_path):
-    at_once, behind = (
-        open_scheduler(tmp_path / str(late), knit_share=1.0, knit_behind=late) for late in (False, True)
-    )
-    for scheduler in (at_once, behind):
-        read_all(scheduler)
-        scheduler.turn(question(0), peak(5, 9, 13, 17, 21))
-    put_off = list(behind.unknit)
-    assert put_off and not at_once.unknit
-    before = behind.executor.ids.copy()
-    assert behind.knit_behind() == len(put_off) * WIDTH and not behind.unknit
-    changed = [block for block in range(BLOCKS) if behind.executor.ids[block] != before[block]]
-    assert changed == sorted(put_off)
-    check_laws(behind)
-    assert behind.turn(question(1), peak(5)).metrics.discarded_tokens == 0
+def test_a_block_that_came_for_an_earlier_question_is_knit_when_one_needs_it(tmp_path):
+    scheduler = open_scheduler(tmp_path)
+    read_all(scheduler)
+    stored, ids = block_ids(), scheduler.executor.ids
+    scheduler.turn(question(0), peak(5, 9, 13, 17))
+    brought = [b for b in (5, 9, 13, 17) if scheduler.table.resident[b] and ids[b] == stored[b]]
+    assert brought, "the question needed all that it brought"
+    result = scheduler.turn(question(1), peak(brought[0]))
+    assert ids[brought[0]] != stored[brought[0]] and brought[0] in result.attended.blocks
+    assert result.metrics.knit_tokens <= 3 * WIDTH
+    check_laws(scheduler)
 
 
 def test_a_block_that_no_tier_holds_is_computed_again_when_it_is_wanted(tmp_path):

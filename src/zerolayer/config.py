@@ -108,10 +108,10 @@ class Settings(BaseSettings):
         "auto", description="sentence vectors for recall where they can be had"
     )
     knit_share: float = Field(
-        0.25, ge=0.0, le=1.0, description="share of recalled tokens recomputed together"
+        0.17, ge=0.0, le=1.0, description="most of the tokens in sight recomputed together for a question"
     )
-    knit_behind: bool = Field(
-        False, description="knit before an answer only what it cannot do without, the rest behind it (serve)"
+    knit_match: float = Field(
+        0.8, ge=0.0, le=1.0, description="of these, only blocks that match this well; the best one has 1"
     )
     heatmap_side: int = Field(256, description="cells on each side of the heat map; 4 is the small one")
     pin_blocks: int = Field(

@@ -89,8 +89,6 @@ class Scheduler:
         arena = self.working_set.arena
         self.heat = HeatMap(arena.slots, arena.block_tokens, arena.slot_bytes, settings.heatmap_side)
         self.recaller = Recaller(self)
-        self.unknit: list[int] = []
-        """Recalled blocks whose knitting was put off until nobody waits (`knit_behind`)."""
 
     @property
     def table(self) -> BlockTable:
@@ -182,14 +180,15 @@ class Scheduler:
         )
         repaired = (self.executor.corrupt_blocks, self.executor.recomputed_tokens)
         graded, there = self.table.grade.copy(), self.table.resident.copy()
-        tail_ids = [*ws.pending, *question_ids]  # what of the last turn filled no block is computed again
+        tail_ids = [*ws.pending, *question_ids]
+        again = 0 if ws.pending_kv is not None else len(ws.pending)
         try:
-            plan = self.recaller.recall(tail_ids, signals, decoding, metrics)
+            plan = self.recaller.recall(question_ids, len(ws.pending), signals, decoding, metrics)
             yield None
             self.engine.attach(self.arena)
             metrics.recall_s = time.perf_counter() - started
             p0_access = p0_access_ns(graded, there, self.arena, ws.log, self.executor.space)
-            metrics.knit_tokens = ws.knit_in_sight(self._knit_first(plan.knit))
+            metrics.knit_tokens = ws.knit_in_sight(plan.knit)
             metrics.knit_s = time.perf_counter() - started - metrics.recall_s
             match, there = self.table.match.copy(), self.table.resident.copy()
             metrics.effective_context_utilization = self.recaller.share_of_attention(there)
@@ -208,7 +207,7 @@ class Scheduler:
         self.prefetcher.settle(used, metrics)
         metrics.corrupt_blocks = self.executor.corrupt_blocks - repaired[0]
         metrics.recomputed_tokens = self.executor.recomputed_tokens - repaired[1]
-        metrics.recomputed_tokens += len(tail_ids) - len(question_ids)
+        metrics.recomputed_tokens += again
         after_turn(self, metrics)
         self._report(metrics)
         attended, log = answer.attended, ws.log
@@ -223,20 +222,6 @@ class Scheduler:
             decoding = Decoding(1, forced=[], keep=True)
             for _ in self.turn_steps(token_ids[first : first + step], nothing, decoding):
                 yield None
-
-    def _knit_first(self, blocks: Sequence[int]) -> list[int]:
-        """What is knit before the answer: all, or with `knit_behind` only what the question cannot do without."""
-        if not self.settings.knit_behind:
-            return list(blocks)
-        needed = self.recaller.needed()
-        self.unknit = [block for block in blocks if block not in needed]
-        return [block for block in blocks if block in needed]
-
-    def knit_behind(self) -> int:
-        """Knit what an answer left, as far as it is still in sight, for the turns to come; returns its tokens."""
-        self.attach()
-        blocks, self.unknit = self.unknit, []
-        return self.working_set.knit_in_sight(blocks)
 
     def _keep(self, question_ids: Sequence[int], answer_ids: Sequence[int], decoding: Decoding) -> None:
         """Keep the turn, and of its answer what is to be kept."""

@@ -236,6 +236,11 @@ class Session:
         ws = self.scheduler.working_set
         return self._reader.said, ws.executor.ids[ws.document_blocks :]
 
+    @property
+    def held_tokens(self) -> int:
+        """Tokens of the kept turns that fill no block and need not be computed again with the next question."""
+        return self.scheduler.working_set.held_tokens if self._reader.has_scheduler else 0
+
     def adopt(self, token_ids: Sequence[int], block_ids: Sequence[str]) -> None:
         """Take over turns that another session kept behind the same document, which has been read."""
         self._reader.adopt(token_ids, block_ids)

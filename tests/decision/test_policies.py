@@ -78,10 +78,11 @@ def test_graded_keeps_likely_blocks_and_knits_the_best_matches():
     table = BlockTable.create([64] * 10, 4)
     table.resident[:4] = True
     table.match[[1, 8]] = [1.0, 0.9]
-    plan = plan_turn(GradedPolicy(), table, knit_tokens=64)
+    plan = plan_turn(GradedPolicy(), table, knit_tokens=64, knittable=[1, 8])
     assert plan.load == (8,)
     assert plan.evict == (0,)
-    assert plan.knit == (8,)
+    assert plan.knit == (1,)
+    assert plan_turn(GradedPolicy(), table, knit_tokens=64).knit == ()
 
 
 def test_graded_does_not_swap_a_block_for_one_that_is_no_likelier():

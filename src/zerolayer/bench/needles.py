@@ -64,11 +64,13 @@ def plant(tokenizer: Any, tokens: int, gap: int, seed: int) -> tuple[str, list[N
 
 
 def ask(session: Session, needles: Sequence[Needle], knit_share: float, kept: bool = False) -> dict[str, Any]:
-    """Ask for every needle with `knit_share` of the blocks in sight recomputed; 1 is computing all of them afresh.
+    """Ask for every needle with at most `knit_share` of the blocks in sight knit; 1 is computing all of them afresh.
 
     Unless `kept`, every question starts from the stored blocks, without what was knit for the one before.
     """
     settings = replace(session.scheduler.settings, knit_share=knit_share)
+    if knit_share == 1:
+        settings = replace(settings, knit_match=0.0)
     right, knit, seen, answers = 0, 0, 0, []
     scheduler = None
     for needle in needles:
@@ -101,7 +103,13 @@ def ask(session: Session, needles: Sequence[Needle], knit_share: float, kept: bo
 @click.option("--budget-tokens", default=4_096, show_default=True, help="Device budget, in tokens.")
 @click.option("--attend-blocks", type=int, help="Most blocks in sight [default: the setting's].")
 @click.option(
-    "--share", "shares", multiple=True, type=float, default=(0.25,), show_default=True, help="Shares to knit."
+    "--share",
+    "shares",
+    multiple=True,
+    type=float,
+    default=(0.17,),
+    show_default=True,
+    help="Shares to knit at most.",
 )
 @json_option
 def command(

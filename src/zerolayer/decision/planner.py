@@ -16,12 +16,18 @@ from zerolayer.decision.policy import Policy, SteeringPolicy, evictable
 from zerolayer.errors import BudgetError, SettingError
 
 
-def plan_turn(policy: Policy, table: BlockTable, reserve_blocks: int = 0, knit_tokens: int = 0) -> Plan:
+def plan_turn(
+    policy: Policy,
+    table: BlockTable,
+    reserve_blocks: int = 0,
+    knit_tokens: int = 0,
+    knittable: Sequence[int] = (),
+) -> Plan:
     """What to do before an answer starts; `table.match` holds the question's match.
 
     Leaves `reserve_blocks` free for the question and its answer and recalls what the policy wants into the
-    rest. At most `knit_tokens` tokens of the recalled blocks are knit. Raises BudgetError if even an empty
-    recall leaves no room for the reserve.
+    rest. At most `knit_tokens` tokens of the `knittable` blocks are knit, recalled now or for an earlier question.
+    Raises BudgetError if even an empty recall leaves no room for the reserve.
     """
     _prepare(policy, table, "question")
     room = _room(table, reserve_blocks)
@@ -33,7 +39,7 @@ def plan_turn(policy: Policy, table: BlockTable, reserve_blocks: int = 0, knit_t
             policy, "recall", f"{len(load)} blocks, of which at most {room} distinct absent ones fit"
         )
     evict = _evict(policy, table, len(load) + reserve_blocks - table.free)
-    knit = _knit(policy, table, load, knit_tokens)
+    knit = _knit(policy, table, knittable, knit_tokens)
     return Plan(tuple(evict), tuple(load), tuple(knit), reason=f"turn {table.turn}: recall")
 
 
@@ -139,15 +145,15 @@ def _evict(policy: Policy, table: BlockTable, count: int) -> list[int]:
     return victims
 
 
-def _knit(policy: Policy, table: BlockTable, loaded: Sequence[int], knit_tokens: int) -> list[int]:
+def _knit(policy: Policy, table: BlockTable, candidates: Sequence[int], knit_tokens: int) -> list[int]:
     """The policy's choice, cut where its tokens exceed `knit_tokens`."""
-    if not loaded or knit_tokens <= 0:
+    if not candidates or knit_tokens <= 0:
         return []
     # The last block of a document may be short, so at most this many blocks can fit.
-    limit = min(len(loaded), knit_tokens // max(1, int(table.tokens[list(loaded)].min())))
-    chosen = policy.knit(table, loaded, limit)
-    if not set(chosen) <= set(loaded) or len(set(chosen)) != len(chosen):
-        raise _broken(policy, "knit", f"{chosen[:8]}, which are not distinct blocks among the recalled ones")
+    limit = min(len(candidates), knit_tokens // max(1, int(table.tokens[list(candidates)].min())))
+    chosen = policy.knit(table, candidates, limit)
+    if not set(chosen) <= set(candidates) or len(set(chosen)) != len(chosen):
+        raise _broken(policy, "knit", f"{chosen[:8]}, which are not distinct blocks among those that may be")
     fits = np.cumsum(table.tokens[np.asarray(chosen, dtype=np.int64)]) <= knit_tokens
     return [block for block, fit in zip(chosen, fits, strict=True) if fit]
 

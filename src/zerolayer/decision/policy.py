@@ -52,8 +52,8 @@ class Policy(Protocol):
         """What one fault loads: absent blocks, `fault` first."""
         ...
 
-    def knit(self, table: BlockTable, loaded: Sequence[int], limit: int) -> list[int]:
-        """At most `limit` of the `loaded` blocks to recompute in each other's sight, best first."""
+    def knit(self, table: BlockTable, candidates: Sequence[int], limit: int) -> list[int]:
+        """At most `limit` of the `candidates` to recompute in each other's sight, best first."""
         ...
 
     def end_turn(self, table: BlockTable, used: Sequence[int], mass: FloatArray) -> None:

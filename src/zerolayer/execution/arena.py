@@ -145,6 +145,21 @@ class Arena:
         """Forget the rows behind the slots in sight."""
         self.rows = self.in_sight * self.block_tokens
 
+    def read_tail(self, position: int) -> torch.Tensor:
+        """Keys (rotation taken back) and values of the open tail, `[2, layers, kv_heads, tokens, head_dim]`, copies.
+
+        Its first token has the rotary `position`.
+        """
+        tail = self._storage[:, :, :, self.in_sight * self.block_tokens : self.rows].clone()
+        tail[0] = self.rotary.unrotate(tail[0], position)
+        return tail
+
+    def write_tail(self, kv: torch.Tensor, position: int) -> None:
+        """Put what `read_tail` gave behind the prefix, its first token at `position`."""
+        first, self.rows = self.rows, self.rows + kv.shape[-2]
+        place = self._storage[:, :, :, first : self.rows]
+        self.rotary.rotate_block(kv.to(place.device), position, out=place)
+
     def push_tail(self) -> None:
         """Move the open tail one slot up, in memory and in position: a block comes in sight before it."""
         width, first = self.block_tokens, self.in_sight * self.block_tokens

@@ -50,7 +50,7 @@ class ReferencePolicy:
         """The block itself."""
         return [fault]
 
-    def knit(self, table: BlockTable, loaded: Sequence[int], limit: int) -> list[int]:
+    def knit(self, table: BlockTable, candidates: Sequence[int], limit: int) -> list[int]:
         """Nothing: a label must not depend on what the session knit."""
         return []
 

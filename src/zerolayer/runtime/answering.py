@@ -61,10 +61,11 @@ class Answering:
     """One answer in the making."""
 
     def __init__(
-        self, scheduler: Scheduler, question_ids: Sequence[int], started: float, metrics: TurnMetrics
+        self, scheduler: Scheduler, tail_ids: Sequence[int], started: float, metrics: TurnMetrics
     ) -> None:
+        """`tail_ids` are the pending tokens and the question's."""
         self._scheduler, self._started, self._metrics = scheduler, started, metrics
-        self._question_ids = question_ids
+        self._tail_ids = tail_ids
         self.token_ids: list[int] = []
         self._faults = 0
 
@@ -75,12 +76,14 @@ class Answering:
         """
         engine, metrics = self._scheduler.engine, self._metrics
         engine.mass.zero_()
-        position = self._scheduler.working_set.next_position
-        logits, _ = engine.append(self._question_ids, position, observe=True, logits=True)
+        ws = self._scheduler.working_set
+        ws.put_tail()
+        held, position = ws.held_tokens, ws.next_position
+        logits, _ = engine.append(self._tail_ids[held:], position + held, observe=True, logits=True)
         assert logits is not None
         question_mass = self._mass()
         engine.mass.zero_()
-        position += len(self._question_ids)
+        position += len(self._tail_ids)
         if decoding.forced is None:
             yield from self._generate(logits, position, decoding)
         elif decoding.forced:

@@ -14,13 +14,14 @@ RECENT_SHARE = 8
 
 
 def keep_tail(ws: WorkingSet, token_ids: Sequence[int]) -> None:
-    """The whole blocks of the tail become blocks of the stream; the rest of its tokens is pending."""
+    """The whole blocks of the tail become blocks of the stream; the rest of its tokens is pending, its KV held."""
     width = ws.settings.block_tokens
     count = (ws.arena.rows - ws.arena.in_sight * width) // width
     new = _grow(ws, token_ids, count)
     for block in new:
         ws.executor.ids.append(chained_id(ws.executor.ids[-1], ws.tokens_of(block).tolist()))
     ws.claim(new)
+    ws.hold_tail()
     pin_latest(ws)
 
 
@@ -43,7 +44,7 @@ def _grow(ws: WorkingSet, token_ids: Sequence[int], count: int) -> list[int]:
     """Room for `count` further blocks of these tokens; returns their indices."""
     table, width = ws.table, ws.settings.block_tokens
     ws.tokens = np.concatenate([ws.tokens, np.asarray(token_ids[: count * width], dtype=np.int64)])
-    ws.pending = list(token_ids[count * width :])
+    ws.pending, ws.pending_kv = list(token_ids[count * width :]), None
     new = list(range(len(table), len(table) + count))
     table.grow(count)
     ws.bounds.resize(len(table))

@@ -42,22 +42,31 @@ class Recaller:
         )  # [blocks] that the question may pay to each block
 
     def recall(
-        self, question_ids: Sequence[int], signals: Signals, decoding: Decoding, metrics: TurnMetrics
+        self,
+        question_ids: Sequence[int],
+        pending: int,
+        signals: Signals,
+        decoding: Decoding,
+        metrics: TurnMetrics,
     ) -> Plan:
-        """Observe the question, decide, execute: afterwards what the answer is to see is in sight."""
+        """Observe the question, decide, execute: afterwards what the answer is to see is in sight.
+
+        `pending` tokens of the turn before stand in front of the question and need room as well.
+        """
         ws, table, settings = self._scheduler.working_set, self._scheduler.table, self._scheduler.settings
         max_new_tokens = decoding.reserved
-        reserve = -(-(len(question_ids) + max_new_tokens) // settings.block_tokens)
+        tail = pending + len(question_ids)
+        reserve = -(-(tail + max_new_tokens) // settings.block_tokens)
         room = settings.slots - settings.sink_blocks - 1
         if reserve > room:
             raise QuestionTooLongError(
-                f"the question has {len(question_ids)} tokens and its answer may have {max_new_tokens}; together "
+                f"the question has {tail} tokens and its answer may have {max_new_tokens}; together "
                 f"they may have {room * settings.block_tokens} beside the sinks and one block; ask shorter, lower "
                 f"--max-new-tokens or raise --device-budget (the window has {self._scheduler.engine.window} tokens)"
             )
         self._fault_room = min(FAULT_ROOM, room - reserve)
         reserve += self._fault_room
-        likely = -(-(len(question_ids) + min(decoding.limit, ANSWER_TOKENS)) // settings.block_tokens)
+        likely = -(-(tail + min(decoding.limit, ANSWER_TOKENS)) // settings.block_tokens)
         self._most_in_sight = settings.slots - max(reserve, likely + self._fault_room)
         queries = self._scheduler.engine.question_queries(ws.tokens_of(0).tolist(), question_ids)
         self._attention = ws.bounds.score(queries)
@@ -65,8 +74,8 @@ class Recaller:
         table.match[: settings.sink_blocks] = 0.0
         knit_tokens = int(settings.knit_share * settings.attend_blocks * settings.block_tokens)
         self._bring_pinned(reserve, metrics)
-        plan = planner.plan_turn(self._scheduler.policy, table, reserve, knit_tokens)
-        needed = self.needed()
+        needed = self._needed()
+        plan = planner.plan_turn(self._scheduler.policy, table, reserve, knit_tokens, self._knittable())
         ws.bring(plan, self._in_sight(plan, needed), reserve)
         metrics.recalled_blocks += len(plan.load)
         metrics.evicted_blocks += len(plan.evict)
@@ -144,7 +153,12 @@ class Recaller:
         table.resident = before
         return [*pinned, *attended]
 
-    def needed(self) -> list[int]:
+    def _knittable(self) -> list[int]:
+        """Blocks that match well enough to be knit, wherever they are now."""
+        match = self._scheduler.table.match
+        return np.flatnonzero(match >= max(self._scheduler.settings.knit_match, 1e-6)).tolist()
+
+    def _needed(self) -> list[int]:
         """Blocks that the question cannot do without, whatever the policy thinks of them, best first."""
         match = self._scheduler.table.match
         best = np.argsort(-match, kind="stable")[:NEEDED_BLOCKS]

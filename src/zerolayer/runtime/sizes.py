@@ -54,12 +54,12 @@ def scheduler_settings(
         chunk_tokens=settings.chunk_tokens,
         codec=settings.codec,
         knit_share=settings.knit_share,
+        knit_match=settings.knit_match,
         attend_blocks=settings.attend_blocks,
         max_new_tokens=settings.max_new_tokens,
         heatmap_side=settings.heatmap_side,
         pin_blocks=settings.pin_blocks,
         sink_blocks=sink_blocks,
-        knit_behind=settings.knit_behind,
     )
 
 

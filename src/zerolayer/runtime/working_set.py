@@ -47,10 +47,10 @@ class SchedulerSettings:
     knit_share: float
     attend_blocks: int
     max_new_tokens: int
+    knit_match: float = 0.8
     sink_blocks: int = 1
     heatmap_side: int = 256
     pin_blocks: int = 2
-    knit_behind: bool = False  # of what is to be knit, most only after the answer
 
 
 def knit_id(block_id: str) -> str:
@@ -88,6 +88,8 @@ class WorkingSet:
         self.done = 0  # leading blocks that have been computed
         self.next_position = 0  # rotary position of the first token behind the blocks in sight
         self.pending: list[int] = []  # tokens of kept turns that do not fill a block
+        self.pending_kv: torch.Tensor | None = None
+        """Keys without rotation, and values, of the first of them, in host memory; None: all are computed again."""
         self.loads = LoadBook()
         self.history = BlockHistories()
         self.hinted: set[int] = set()
@@ -202,6 +204,22 @@ class WorkingSet:
         self.table.resident[list(blocks)] = True
         self.table.touch(blocks)
         self.done += len(blocks)
+
+    # What fills no block
+
+    @property
+    def held_tokens(self) -> int:
+        """Pending tokens whose keys and values are at hand."""
+        return 0 if self.pending_kv is None else self.pending_kv.shape[-2]
+
+    def hold_tail(self) -> None:
+        """What the tail holds behind the kept blocks are the pending tokens: the next turn need not compute them."""
+        self.pending_kv = self.arena.read_tail(self.next_position).cpu()
+
+    def put_tail(self) -> None:
+        """Open the tail with the pending tokens that are at hand."""
+        if self.pending_kv is not None:
+            self.arena.write_tail(self.pending_kv, self.next_position)
 
     # Moving
 

@@ -152,14 +152,14 @@ class Turning:
         """Of the whole prompt: what is read back, what is computed and kept, what is computed for this turn only."""
         session = live.session
         width, (said, blocks) = session.settings.block_tokens, session.kept_turns()
-        stored = len(blocks) * width  # the rest fills no block, and is computed again
+        stored, held = len(blocks) * width, session.held_tokens
         tail = len(said) - stored + _asked_tokens(turn, live)
-        kept = tail - tail % width
+        kept = max(0, tail - tail % width - held)
         replayed = min(progress.replayed_tokens, stored)
         created = progress.prefilled_tokens + replayed + kept
         documents = len(session.stream.token_ids)
-        read = documents - progress.prefilled_tokens + stored - replayed
-        return Usage(tail - kept, created, read)
+        read = documents - progress.prefilled_tokens + stored - replayed + held
+        return Usage(tail - held - kept, created, read)
 
     def _early_usage(self, turn: RunningTurn, live: Live, before: int) -> Usage:
         """Of an early answer: only what was selected was read; nothing of it is kept as it was computed."""

@@ -334,9 +334,6 @@ class Worker:
             if not session.index.encoded:
                 session.index.encode(ENCODED_AT_A_TIME)
                 return True
-            if session.scheduler.unknit:
-                session.scheduler.knit_behind()
-                return True
             return False
         live.state = "reading"
         read_chunk(live)

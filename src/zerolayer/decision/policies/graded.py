@@ -131,9 +131,9 @@ class GradedPolicy:
         absent = [block for block in near if block != fault and not table.resident[block]]
         return [fault, *sorted(absent, key=lambda block: (abs(block - fault), block))]
 
-    def knit(self, table: BlockTable, loaded: Sequence[int], limit: int) -> list[int]:
-        """The recalled blocks that match the question best."""
-        index = np.asarray(loaded, dtype=np.int64)
+    def knit(self, table: BlockTable, candidates: Sequence[int], limit: int) -> list[int]:
+        """The candidates that match the question best."""
+        index = np.asarray(candidates, dtype=np.int64)
         return lowest(index, min(limit, len(index)), -table.match[index])
 
     def end_turn(self, table: BlockTable, used: Sequence[int], mass: FloatArray) -> None:

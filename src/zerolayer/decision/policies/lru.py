@@ -36,7 +36,7 @@ class LruPolicy:
         """The block itself."""
         return [fault]
 
-    def knit(self, table: BlockTable, loaded: Sequence[int], limit: int) -> list[int]:
+    def knit(self, table: BlockTable, candidates: Sequence[int], limit: int) -> list[int]:
         """Nothing."""
         return []
 

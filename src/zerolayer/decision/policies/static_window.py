@@ -56,7 +56,7 @@ class StaticWindowPolicy:
         near = np.flatnonzero(~table.resident & (page >= page[fault]) & (page <= page[fault] + 1))
         return [fault, *(int(index) for index in near if index != fault)]
 
-    def knit(self, table: BlockTable, loaded: Sequence[int], limit: int) -> list[int]:
+    def knit(self, table: BlockTable, candidates: Sequence[int], limit: int) -> list[int]:
         """Nothing."""
         return []
 
