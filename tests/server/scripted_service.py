@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from zerolayer.errors import UnknownNameError
 from zerolayer.server.turns import Cited, Failed, Finished, Started, TextDelta, TurnEvent, TurnRequest, Usage
-from zerolayer.server.views import ModelView, Readiness, SessionView, Totals
+from zerolayer.server.views import ModelView, Readiness, SessionView, Totals, TotalsHistory, TotalsSample
 
 USAGE = Usage(3, 40, 21, 0)
 ANSWER: tuple[TurnEvent | float, ...] = (
@@ -74,6 +74,10 @@ class ScriptedService:
 
     def totals(self) -> Totals:
         return Totals(loads=3, tier_bytes={"device": 5, "host": 6, "disk": 7}, requests={"finished": 2})
+
+    def history(self) -> TotalsHistory:
+        samples = (TotalsSample(1006.0, {"device": 5}), TotalsSample(1008.0, wasted_share=float("nan")))
+        return TotalsHistory(1000.0, 1009.5, 2.0, samples)
 
 
 def failing(error: Exception, after: float = 0.0) -> tuple[TurnEvent | float, ...]:

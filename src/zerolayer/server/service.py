@@ -44,6 +44,7 @@ from zerolayer.server.views import (
     ServiceEvent,
     SessionView,
     Totals,
+    TotalsHistory,
 )
 from zerolayer.server.worker import Worker
 
@@ -154,6 +155,10 @@ class Service:
     def totals(self) -> Totals:
         """Counters since the service started."""
         return self._worker.call(lambda: totals_of(self._worker))
+
+    def history(self) -> TotalsHistory:
+        """What the dashboard draws over time, since the service started. Waits for no quantum."""
+        return self._worker.history.view(self._worker.counters.started)
 
     def set_thresholds(
         self, thresholds: Thresholds, session_id: str | None = None, tenant: str | None = None

@@ -210,6 +210,36 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
+class TotalsSample:
+    """What the dashboard draws over time, at one moment. Each number has the name and meaning that it has in Totals."""
+
+    time: float = 0.0
+    tier_bytes: dict[str, int] = field(default_factory=dict)
+    grade_tokens: dict[str, int] = field(default_factory=dict)
+    discarded_tokens: int = 0
+    window_cut_tokens: int = 0
+    loads_used: int = 0
+    wasted_loads: int = 0
+    wasted_share: float = 0.0
+    used_block_turns: int = 0
+    coverage: float = 1.0
+    window_loads: int = 0
+    window_wasted_share: float = 0.0
+    window_coverage: float = 1.0
+    p0_access_latency_us: Percentiles = Percentiles()
+
+
+@dataclass(frozen=True, slots=True)
+class TotalsHistory:
+    """Samples since the service started, oldest first, thinned evenly. The newest is up to `interval_s` old."""
+
+    started: float  # as in Totals
+    now: float  # when this was told
+    interval_s: float  # between two samples, at least
+    samples: tuple[TotalsSample, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NeedView:
     """One likely need of the next question."""
 

@@ -17,14 +17,16 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from zerolayer.config import Settings
-from zerolayer.errors import OverloadedError, UsageError, ZerolayerError
+from zerolayer.errors import OverloadedError, StoreError, UsageError, ZerolayerError
 from zerolayer.runtime.indexing import ENCODED_AT_A_TIME
 from zerolayer.server.conversation import Conversation
 from zerolayer.server.counters import Counters, EventLog
+from zerolayer.server.history import History
 from zerolayer.server.jobs import RunningTurn
 from zerolayer.server.options import ServiceOptions
 from zerolayer.server.pool import Live, Pool
 from zerolayer.server.preparing import Quanta, Quantum, read_chunk
+from zerolayer.server.totals import sample_of
 from zerolayer.server.turning import Turning
 from zerolayer.server.turns import Failed, TurnRequest
 
@@ -53,7 +55,7 @@ class Worker:
 
     def __init__(self, settings: Settings, options: ServiceOptions) -> None:
         self.settings, self.options = settings, options
-        self.counters, self.events = Counters(), EventLog(options.events)
+        self.counters, self.events, self.history = Counters(), EventLog(options.events), History()
         self.pool: Pool | None = None
         self.turning: Turning | None = None
         self.starting = "not started"
@@ -155,10 +157,18 @@ class Worker:
         self.starting, self._serving = "", True
         self.events.add("start", f"ready: {self.settings.model}")
         while not self._closing:
+            self._sample(self.pool)
             self._answer_calls()
             self._admit()
             if not self._step() and not self._behind():
                 self._rest()
+
+    def _sample(self, pool: Pool) -> None:
+        """A point of the curves, where it is time for one. A store that cannot be read costs the point, no turn."""
+        try:
+            self.history.sample(lambda: sample_of(self.counters, pool))
+        except (StoreError, OSError) as error:
+            _log.debug("the curves miss a point: %s", error)
 
     def _load(self) -> Pool:
         """The model, loaded and warmed up: the first question pays for nothing that later ones do not."""

@@ -131,6 +131,11 @@ def _show_service(routes: APIRouter, service: Service, latest: LatestTotals) -> 
         found, age_s = latest.get()
         return _record(found) | {"age_s": round(age_s, 3)}
 
+    @routes.get("/history")
+    def history() -> dict[str, Any]:
+        """What of the totals is drawn over time, since the server started, oldest first: evenly thinned samples."""
+        return _record(service.history())
+
     @routes.get("/policies")
     def policies() -> dict[str, Any]:
         """Policies and presets that a request may name."""
