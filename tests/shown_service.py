@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import uvicorn
@@ -30,6 +30,8 @@ from zerolayer.server.views import (
     ServiceEvent,
     SessionView,
     Totals,
+    TotalsHistory,
+    TotalsSample,
 )
 
 NOW = time.time()
@@ -88,10 +90,10 @@ def session(name: str, state: str, title: str, turns: int = 5, **more: object) -
 
 
 class ShownService:
-    """`ok` is whether it is ready; `looks` counts how often its totals were read."""
+    """`ok` is whether it is ready; `looks` counts how often its totals were read, `past` are samples from before."""
 
     def __init__(self) -> None:
-        self.ok, self.looks, self.started = True, 0, NOW - 900
+        self.ok, self.looks, self.started, self.past = True, 0, NOW - 900, 70
         self.shown = [
             session("a1b2c3d4", "answering", "contract.pdf"),
             session("0f1e2d3c", "parked", "Mietvertrag Straße.pdf, annex.txt", 2),
@@ -149,7 +151,16 @@ class ShownService:
 
     def totals(self) -> Totals:
         self.looks += 1
-        n = self.looks
+        return self._at(self.looks)
+
+    def history(self) -> TotalsHistory:
+        """Evenly from the start to when it was made; the last numbers are those before the first look."""
+        now = time.time()
+        step_s = (NOW - self.started) / self.past
+        moments = ((NOW - step_s * (past + 0.5), self._at(-past)) for past in reversed(range(self.past)))
+        return TotalsHistory(self.started, now, step_s, tuple(_sample(*moment) for moment in moments))
+
+    def _at(self, n: int) -> Totals:
         return Totals(
             started=self.started, uptime_s=900.0 + n, turns=40 + n,
             requests={"finished": 40 + n, "failed": 0, "cancelled": 1},
@@ -169,6 +180,11 @@ class ShownService:
             grade_tokens={"P0": 1_792, "P1": int(3_800 + 300 * math.sin(n / 4)), "P2": 12_000, "P3": 15_360},
             grade_blocks={"P0": 28, "P1": 60, "P2": 190, "P3": 240},
         )  # fmt: skip
+
+
+def _sample(moment: float, totals: Totals) -> TotalsSample:
+    names = [part.name for part in fields(TotalsSample) if part.name != "time"]
+    return TotalsSample(moment, **{name: getattr(totals, name) for name in names})
 
 
 @contextmanager

@@ -21,6 +21,21 @@ CONTRAST = """(foreground, background) => {
 }"""
 """The contrast ratio of WCAG 2.2, section 1.4.3."""
 
+CUT = "Number(document.querySelectorAll('#legend-discarded dd')[1].innerText.replace(/\\D/g, ''))"
+"""Tokens that the static window had cut, as the legend tells: at the pointer, else the latest."""
+
+HALFWAY = f"({CUT} > 10_000 && {CUT} < 16_000)"
+
+DRAWN_LEFT = """(() => {
+  const canvas = document.querySelector('#chart-tiers canvas'), over = document.querySelector('#chart-tiers .u-over');
+  const data = canvas.getContext('2d').getImageData(over.offsetLeft, 0, 40, canvas.height).data;
+  let drawn = 0;
+  for (let i = 0; i < data.length; i += 4) drawn += data[i + 3] === 255 && Math.max(data[i], data[i + 1], data[i + 2])
+    - Math.min(data[i], data[i + 1], data[i + 2]) > 30;
+  return drawn > 500;
+})()"""
+"""Whether a stacked curve is drawn at the left end of its axis, 40 pixels wide: in colours, where the grid is grey."""
+
 SELECTORS = (
     "#now dd", "#now .note", "figcaption p", "#legend-tiers dt", "#sessions td",
     ".chip.answering", ".chip.park", ".chip.fallback",
@@ -142,6 +157,64 @@ class TestNumbers:
         assert "ppo was late" in text(opened, "#fallbacks") and "decision 81.0 µs" in text(
             opened, "#fallbacks"
         )
+
+
+class TestHistory:
+    """The static window's cut tokens rise by 320 a sample, from 1,920 to 24,000 when a page is opened."""
+
+    @pytest.fixture
+    def service(self):
+        return ShownService()
+
+    @pytest.fixture
+    def late(self, page, service):
+        """A page opened when the server has run for a while, pointed at the middle of that time."""
+        with serving(service) as address:
+            page.open(address)
+            page.wait(f"{CUT} >= 24_000")
+            page.point("#chart-discarded .u-over")
+            page.wait(HALFWAY)
+            yield page
+        page.errors.clear()  # the browser notes failed requests
+
+    def test_curves_from_before_are_drawn_from_the_left_end_and_go_on(self, late):
+        assert late.js(DRAWN_LEFT)
+        assert "Curves begin when the server started" in text(late, "#footer")
+        late.point("h1")
+        late.wait(f"{CUT} > 24_000")
+        late.wait(f"{CUT} > {late.js(CUT)}")
+        for name, unit in (("tiers", "MiB"), ("grades", "tokens"), ("waste", "%"), ("latency", "µs")):
+            late.point(f"#chart-{name} .u-over")
+            values = texts(late, f"#legend-{name} dd")
+            assert values and all(unit in value for value in values), (name, values)
+
+    @pytest.mark.parametrize("jump_s", [-7200, 7200])
+    def test_the_clock_of_the_pages_machine_may_jump_and_differ_from_the_servers(self, late, jump_s):
+        late.js(f"(now => {{ Date.now = () => now() + 1000 * {jump_s}; }})(Date.now)")
+        late.wait(
+            "document.querySelector('#footer').innerText"
+            ".includes(`Numbers as of ${new Date(Date.now()).toLocaleTimeString('en-GB').slice(0, 5)}`)"
+        )
+        late.point("h1")
+        late.wait(f"{CUT} > 24_000")
+        late.point("#chart-discarded .u-over")
+        late.wait(HALFWAY)
+        assert late.js(DRAWN_LEFT)
+
+    def test_another_server_has_a_past_of_its_own(self, late, service):
+        service.started, service.past = service.started + 800, 8
+        late.wait(f"{CUT} > 21_000 && {CUT} < 24_000")
+
+    def test_without_it_curves_begin_now_and_the_page_says_why(self, page, service):
+        history, service.history = service.history, lambda: 1 / 0
+        with serving(service) as address:
+            page.open(address)
+            page.wait("document.querySelector('#errors').innerText.includes('v1/rtls/history: 500')")
+            page.point("#chart-discarded .u-over")
+            page.wait(f"{CUT} > 24_320")
+            service.history = history
+            page.wait(f"document.querySelector('#errors').hidden && {HALFWAY}")
+        page.errors.clear()
 
 
 class TestStrip:

@@ -10,11 +10,12 @@ import { showChoice, showEvents, showPolicies, showSessions, showTiles } from ".
 const POLL_MS = 1000;
 const SLOW_POLLS = 15; // what changes rarely is asked every so many polls
 const KEPT_EVENTS = 2000;
+const GAP_S = 30; // after longer without a point (a hidden page, a server that was gone) the server's own record is asked again
 const PATIENCE = 4; // a document's blocks are asked again after so many times what they took: a large one is slow
 
 const byId = (id) => document.getElementById(id);
 const select = byId("session");
-const state = { polls: 0, events: [], last: 0, started: 0, sessions: [], byHand: false, seen: "", next: 0, failed: new Map() };
+const state = { polls: 0, events: [], last: 0, started: 0, filled: false, at: 0, totals: null, sessions: [], byHand: false, seen: "", next: 0, failed: new Map() };
 
 const grade = (name) => ({ label: name, color: `--${name.toLowerCase()}`, value: (t) => t.grade_tokens[name] || 0 });
 const tier = (name) => ({ label: name, color: `--${name}`, value: (t) => t.tier_bytes[name] || 0 });
@@ -80,11 +81,26 @@ const showTotals = (totals) => {
     state.started = totals.started;
     state.events = [];
     state.last = 0;
+    state.filled = false;
   }
   showTiles(totals);
   const now = Date.now() / 1000;
+  const passed = now - state.at; // not positive: this machine's clock was set back
+  if (passed <= 0 || passed > GAP_S || charts[0].full) state.filled = false;
+  state.at = now;
+  state.totals = totals;
   charts.forEach((chart) => chart.add(now, totals));
-  byId("footer").textContent = `Up for ${seconds(totals.uptime_s)}. Curves begin when this page is opened. Numbers as of ${clock(now)}.`;
+  byId("footer").textContent = `Up for ${seconds(totals.uptime_s)}. Curves begin when the server started. Numbers as of ${clock(now)}.`;
+};
+
+// What came before, by this machine's clock, which need not agree with the server's.
+const showHistory = ({ started, now, samples }) => {
+  if (started !== state.started) return; // of another server already: asked again once its totals are here
+  const here = Date.now() / 1000;
+  const points = samples.map((sample) => [here - (now - sample.time), sample]);
+  charts.forEach((chart) => chart.fill([...points, [here, state.totals]]));
+  state.at = here;
+  state.filled = true;
 };
 
 const showAllSessions = ({ sessions }) => {
@@ -150,7 +166,10 @@ const poll = async () => {
     slow ? ask("v1/rtls/policies", ({ policies }) => showPolicies(policies)) : null,
     slow ? ask("v1/models", showModel) : null,
   ]);
-  await ask(`v1/rtls/events?since=${state.last}`, showNewEvents);
+  await Promise.all([
+    ask(`v1/rtls/events?since=${state.last}`, showNewEvents),
+    state.totals && !state.filled ? ask("v1/rtls/history", showHistory) : null,
+  ]);
   await showChosen();
   showErrors();
   state.polls += 1;

@@ -2,8 +2,16 @@
 
 import { el, known, percent } from "./format.js";
 
-const KEPT = 3600; // points, at one a second: an hour
+const KEPT = 3600; // points, at one a second: an hour beside what came before
+const DAY = 86400;
 const HEIGHT = 190; // CSS pixels
+
+// Times of an axis: where its marks are days, or one is a midnight, the day.
+const moments = (plot, marks, axis, space, step) => marks.map((mark) => {
+  const moment = new Date(1000 * mark);
+  const day = step >= DAY || moment.getHours() + moment.getMinutes() + moment.getSeconds() === 0;
+  return day ? moment.toLocaleDateString("en-GB", { day: "numeric", month: "short" }) : moment.toLocaleTimeString("en-GB");
+});
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -35,7 +43,6 @@ export class Chart {
     const common = { stroke: () => css("--quiet"), grid, ticks: grid, font: "12px system-ui, sans-serif" };
     // Stacked areas are drawn from the top of the stack down, so each covers what lies below it.
     const order = this.order();
-    const hours = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
     return {
       width: this.width(),
       height: HEIGHT,
@@ -43,7 +50,7 @@ export class Chart {
       cursor: { drag: { x: false, y: false }, points: { show: false } },
       scales: { y: this.log ? { distr: 3 } : { range: range || ((plot, low, high) => [0, high > 0 ? high * 1.08 : 1]) } },
       axes: [
-        { ...common, space: 70, values: (plot, marks) => marks.map((t) => new Date(1000 * t).toLocaleTimeString("en-GB", hours)) },
+        { ...common, space: 70, values: moments },
         { ...common, size: 74, incrs: steps, values: (plot, marks) => marks.map((v) => (v === null ? "" : axis(v))) },
       ],
       series: [{}, ...order.map((index) => this.line(this.series[index]))],
@@ -62,7 +69,24 @@ export class Chart {
     return this.stacked ? indices.reverse() : indices;
   }
 
+  get full() {
+    return this.times.length >= KEPT;
+  }
+
+  // points: [[time, totals]], oldest first, instead of all that there are
+  fill(points) {
+    this.times = [];
+    this.values = this.series.map(() => []);
+    points.forEach(([time, totals]) => this.push(time, totals));
+    this.draw();
+  }
+
   add(time, totals) {
+    this.push(time, totals);
+    this.draw();
+  }
+
+  push(time, totals) {
     this.times.push(time);
     this.series.forEach(({ value }, index) => {
       const number = value(totals);
@@ -72,6 +96,9 @@ export class Chart {
       this.times.shift();
       this.values.forEach((row) => row.shift());
     }
+  }
+
+  draw() {
     this.plot.setData(this.data());
     this.write();
   }
