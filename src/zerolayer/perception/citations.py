@@ -16,7 +16,7 @@ LEAST_SHARE = 0.05
 
 QUOTE_CHARACTERS = 240
 
-ANSWER_SHARE = 0.2
+ANSWER_SHARE = 0.4
 """Weight of the answer's own tokens against those of the question's pass."""
 
 
@@ -99,11 +99,11 @@ def _document_rows(stream: DocumentStream, attended: AttendedBlocks) -> BoolArra
 def block_evidence(rows: FloatArray, match: FloatArray) -> FloatArray:
     """[blocks] weight of each block in sight: attention, times how well the block matches the question.
 
-    The match is the prior, the attention the evidence. A small model's attention is noisy, so it counts by its square
-    root, and the match by its square: attention alone, and match alone, name the right page less often (docs/log.md).
+    The match is the prior, the attention the evidence. A small model's attention is noisy, so it counts by less than
+    its square root, and the match by more than itself: either alone names the right page less often (docs/log.md).
     """
     attention = rows.sum(axis=1)
-    evidence: FloatArray = (np.sqrt(attention) * (0.02 + match) ** 2).astype(np.float32)
+    evidence: FloatArray = (attention**0.35 * (0.02 + match) ** 1.5).astype(np.float32)
     return evidence
 
 
