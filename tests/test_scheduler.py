@@ -390,6 +390,24 @@ def test_a_kept_turn_is_seen_by_the_next_one(tmp_path):
 
 
 @every_policy
+@pytest.mark.parametrize("slots", [SLOTS, 32])
+def test_what_stands_right_before_the_question_is_in_sight(policy, slots, tmp_path):
+    """Of a document its last blocks, also after a restart; then the conversation's own."""
+    last = list(range(BLOCKS - min(2, slots // 8), BLOCKS))
+    scheduler = open_scheduler(tmp_path, policy, slots=slots)
+    read_all(scheduler)
+    assert set(last) <= set(scheduler.turn(question(0), peak(8, 9)).attended.blocks)
+    again = open_scheduler(tmp_path, policy, slots=slots)
+    again.restore()
+    assert set(last) <= set(again.turn(question(0), peak(8, 9)).attended.blocks)
+    for number in range(6):
+        again.turn(question(number), peak(8, 9), keep=True)
+        check_laws(again)
+    pinned = set(np.flatnonzero(again.table.pinned).tolist())
+    assert len(again.table) >= BLOCKS + 4 and not pinned.intersection(last) and len(again.table) - 1 in pinned
+
+
+@every_policy
 def test_what_fills_no_block_is_computed_once(policy, tmp_path):
     """The tokens of a follow-up's pass are its own, and the last answer's last one, which no pass has seen."""
     scheduler = open_scheduler(tmp_path, policy)
