@@ -393,7 +393,7 @@ def test_a_kept_turn_is_seen_by_the_next_one(tmp_path):
 @pytest.mark.parametrize("slots", [SLOTS, 32])
 def test_what_stands_right_before_the_question_is_in_sight(policy, slots, tmp_path):
     """Of a document its last blocks, also after a restart; then the conversation's own."""
-    last = list(range(BLOCKS - min(2, slots // 8), BLOCKS))
+    last = list(range(BLOCKS - 2, BLOCKS))
     scheduler = open_scheduler(tmp_path, policy, slots=slots)
     read_all(scheduler)
     assert set(last) <= set(scheduler.turn(question(0), peak(8, 9)).attended.blocks)
@@ -405,6 +405,13 @@ def test_what_stands_right_before_the_question_is_in_sight(policy, slots, tmp_pa
         check_laws(again)
     pinned = set(np.flatnonzero(again.table.pinned).tolist())
     assert len(again.table) >= BLOCKS + 4 and not pinned.intersection(last) and len(again.table) - 1 in pinned
+
+
+def test_a_question_that_leaves_no_room_does_without_what_stands_before_it(tmp_path):
+    scheduler = open_scheduler(tmp_path)
+    read_all(scheduler)
+    result = scheduler.turn(question(0, 66), peak(5))
+    assert BLOCKS - 1 not in result.attended.blocks and not scheduler.table.pinned[1:].any()
 
 
 @every_policy

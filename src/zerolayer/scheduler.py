@@ -25,7 +25,7 @@ from zerolayer.perception.heatmap import HeatMap
 from zerolayer.perception.recall import Signals
 from zerolayer.runtime.answering import Answering, Attended, Decoding
 from zerolayer.runtime.books import LoadCounts, p0_access_ns
-from zerolayer.runtime.keeping import keep_tail, pin_latest
+from zerolayer.runtime.keeping import keep_tail
 from zerolayer.runtime.prefetching import Prefetcher
 from zerolayer.runtime.recalling import Recaller
 from zerolayer.runtime.steering import after_turn
@@ -126,9 +126,7 @@ class Scheduler:
         self.attach()
         ws, settings = self.working_set, self.settings
         done = ws.restore()
-        if done == len(ws.table):
-            pin_latest(ws)
-        resident = np.flatnonzero(ws.table.pinned[:done]).tolist()
+        resident = [block for block in range(settings.sink_blocks) if block < done]
         room = settings.slots - len(resident) - ws.chunk_blocks
         if done < len(ws.table):  # the next chunk needs its window
             resident += range(max(len(resident), done - room), done)
@@ -145,10 +143,7 @@ class Scheduler:
         count = min(ws.chunk_blocks, len(ws.table) - ws.done)
         if count <= 0:
             return 0
-        tokens = ws.read(planner.plan_room(self.policy, ws.table, count), count)
-        if ws.done == len(ws.table):
-            pin_latest(ws)
-        return tokens
+        return ws.read(planner.plan_room(self.policy, ws.table, count), count)
 
     # Turns
 

@@ -12,12 +12,6 @@ from zerolayer.runtime.working_set import WorkingSet
 RECENT_SHARE = 8
 """One slot in this many is kept for the latest blocks of a conversation."""
 
-LAST_BLOCKS = 2
-"""What stands right before the question stays in sight: so many blocks, as far as `RECENT_SHARE` allows.
-
-Models lean on it, whatever is asked: without it answers stray further from those of the full cache (docs/signals.md).
-"""
-
 
 def keep_tail(ws: WorkingSet, token_ids: Sequence[int]) -> None:
     """The whole blocks of the tail become blocks of the stream; the rest of its tokens is pending, its KV held."""
@@ -59,12 +53,11 @@ def _grow(ws: WorkingSet, token_ids: Sequence[int], count: int) -> list[int]:
 
 
 def pin_latest(ws: WorkingSet) -> None:
-    """The stream's last blocks stay in sight, and so do more of a conversation's; others compete, unless hints pin them."""
-    table, first, sinks = ws.table, ws.document_blocks, ws.settings.sink_blocks
-    share = ws.settings.slots // RECENT_SHARE
-    table.pinned[max(sinks, first - LAST_BLOCKS) :] = False
-    table.pinned[max(first, len(table) - max(1, share)) :] = True
-    table.pinned[max(sinks, len(table) - min(LAST_BLOCKS, share)) :] = True
+    """The conversation's latest blocks stay in sight; older ones compete with the document's, unless hints pin them."""
+    table, first = ws.table, ws.document_blocks
+    recent = max(1, ws.settings.slots // RECENT_SHARE)
+    table.pinned[first:] = False
+    table.pinned[max(first, len(table) - recent) :] = True
     table.pinned[list(ws.hinted)] = True
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from zerolayer.core import BoolArray, FloatArray, Grade, Plan, TurnMetrics
 from zerolayer.decision import planner
+from zerolayer.decision.policy import evictable
 from zerolayer.errors import BudgetError, QuestionTooLongError
 from zerolayer.perception.recall import Signals, fuse
 from zerolayer.runtime.answering import FAULT_ROOM, Decoding
@@ -25,6 +26,12 @@ NEEDED_MATCH = 0.8
 NEEDED_BLOCKS = 4
 """What a question needs at least: at most this many blocks whose match is this share of the best one's."""
 
+
+LAST_BLOCKS = 2
+"""What stands right before the question is in sight: so many blocks, at most a quarter of what the question leaves.
+
+Models lean on it, whatever is asked: without it answers stray further from those of the full cache (docs/signals.md).
+"""
 
 ANSWER_TOKENS = 256
 """An answer that may be so long finds room: what is in sight is fewer blocks then, if need be."""
@@ -73,6 +80,16 @@ class Recaller:
         table.match[:] = fuse(signals.padded(len(table)), self._attention)
         table.match[: settings.sink_blocks] = 0.0
         knit_tokens = int(settings.knit_share * settings.attend_blocks * settings.block_tokens)
+        last = self._last(reserve)
+        table.pinned[last] = True
+        try:
+            return self._bring(reserve, knit_tokens, metrics)
+        finally:
+            table.pinned[last] = False
+
+    def _bring(self, reserve: int, knit_tokens: int, metrics: TurnMetrics) -> Plan:
+        """Plan with the match that the table holds, and bring in sight what is pinned, needed and chosen."""
+        ws, table = self._scheduler.working_set, self._scheduler.table
         self._bring_pinned(reserve, metrics)
         needed = self._needed()
         plan = planner.plan_turn(self._scheduler.policy, table, reserve, knit_tokens, self._knittable())
@@ -152,6 +169,18 @@ class Recaller:
         attended = list(chosen)[: max(limit, len(first))]
         table.resident = before
         return [*pinned, *attended]
+
+    def _last(self, reserve: int) -> list[int]:
+        """The last blocks of the stream that are not pinned anyway; fewer where there is no room for them."""
+        ws, table, sizes = self._scheduler.working_set, self._scheduler.table, self._scheduler.settings
+        can_leave = evictable(table)
+        for count in range(min(LAST_BLOCKS, (sizes.slots - reserve) // 4), 0, -1):
+            kept = table.pinned.copy()
+            kept[max(sizes.sink_blocks, ws.done - count) : ws.done] = True
+            room = table.free + int((can_leave & ~kept).sum()) - reserve
+            if room >= int((kept & ~table.resident).sum()):
+                return np.flatnonzero(kept & ~table.pinned).tolist()
+        return []
 
     def _knittable(self) -> list[int]:
         """Blocks that match well enough to be knit, wherever they are now."""
