@@ -93,7 +93,8 @@ class ShownService:
     """`ok` is whether it is ready; `looks` counts how often its totals were read, `past` are samples from before."""
 
     def __init__(self) -> None:
-        self.ok, self.looks, self.started, self.past = True, 0, NOW - 900, 70
+        self.made = time.time()  # tests may run long after this module was imported
+        self.ok, self.looks, self.started, self.past = True, 0, self.made - 900, 70
         self.shown = [
             session("a1b2c3d4", "answering", "contract.pdf"),
             session("0f1e2d3c", "parked", "Mietvertrag Straße.pdf, annex.txt", 2),
@@ -156,8 +157,10 @@ class ShownService:
     def history(self) -> TotalsHistory:
         """Evenly from the start to when it was made; the last numbers are those before the first look."""
         now = time.time()
-        step_s = (NOW - self.started) / self.past
-        moments = ((NOW - step_s * (past + 0.5), self._at(-past)) for past in reversed(range(self.past)))
+        step_s = (self.made - self.started) / self.past
+        moments = (
+            (self.made - step_s * (past + 0.5), self._at(-past)) for past in reversed(range(self.past))
+        )
         return TotalsHistory(self.started, now, step_s, tuple(_sample(*moment) for moment in moments))
 
     def _at(self, n: int) -> Totals:

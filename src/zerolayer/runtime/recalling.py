@@ -28,7 +28,8 @@ NEEDED_BLOCKS = 4
 
 
 LAST_BLOCKS = 2
-"""What stands right before the question is in sight: so many blocks, at most a quarter of what the question leaves.
+"""What stands right before the question is in sight: so many blocks, at most a quarter of what the question leaves
+and of what an answer may see.
 
 Models lean on it, whatever is asked: without it answers stray further from those of the full cache (docs/signals.md).
 """
@@ -44,6 +45,7 @@ class Recaller:
         self._scheduler = scheduler
         self._fault_room = 0  # slots reserved for blocks that the running answer asks for
         self._most_in_sight = 0  # slots, so that the answer finds room
+        self._before_question = 0  # blocks in sight because they stand right before it
         self._attention: FloatArray = np.zeros(
             0, dtype=np.float32
         )  # [blocks] that the question may pay to each block
@@ -81,6 +83,7 @@ class Recaller:
         table.match[: settings.sink_blocks] = 0.0
         knit_tokens = int(settings.knit_share * settings.attend_blocks * settings.block_tokens)
         last = self._last(reserve)
+        self._before_question = len(last)
         table.pinned[last] = True
         try:
             return self._bring(reserve, knit_tokens, metrics)
@@ -163,7 +166,8 @@ class Recaller:
         table.resident = before.copy()
         table.resident[list(plan.evict)], table.resident[list(plan.load)] = False, True
         pinned = np.flatnonzero(table.pinned & table.resident).tolist()
-        limit = max(1, min(self._scheduler.settings.attend_blocks, self._most_in_sight - len(pinned)))
+        most = self._scheduler.settings.attend_blocks - self._before_question
+        limit = max(1, min(most, self._most_in_sight - len(pinned)))
         first = [block for block in needed if table.resident[block] and not table.pinned[block]]
         chosen = dict.fromkeys([*first, *self._scheduler.policy.attend(table, limit)])
         attended = list(chosen)[: max(limit, len(first))]
@@ -174,7 +178,8 @@ class Recaller:
         """The last blocks of the stream that are not pinned anyway; fewer where there is no room for them."""
         ws, table, sizes = self._scheduler.working_set, self._scheduler.table, self._scheduler.settings
         can_leave = evictable(table)
-        for count in range(min(LAST_BLOCKS, (sizes.slots - reserve) // 4), 0, -1):
+        quarter = min(sizes.slots - reserve, sizes.attend_blocks) // 4
+        for count in range(min(LAST_BLOCKS, quarter), 0, -1):
             kept = table.pinned.copy()
             kept[max(sizes.sink_blocks, ws.done - count) : ws.done] = True
             room = table.free + int((can_leave & ~kept).sum()) - reserve
