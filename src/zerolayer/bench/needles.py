@@ -14,7 +14,7 @@ from zerolayer.bench.common import report, seed_option
 from zerolayer.bench.synthetic import as_document, long_text
 from zerolayer.cli.options import json_option
 from zerolayer.cli.output import note, progress
-from zerolayer.config import load_settings
+from zerolayer.config import Settings, load_settings
 from zerolayer.decision.registry import create_policy
 from zerolayer.session import Session, session_of
 
@@ -107,7 +107,7 @@ def ask(session: Session, needles: Sequence[Needle], knit_share: float, kept: bo
     "shares",
     multiple=True,
     type=float,
-    default=(0.17,),
+    default=(Settings.model_fields["knit_share"].default,),
     show_default=True,
     help="Shares to knit at most.",
 )

@@ -84,6 +84,7 @@ def sized(settings: Settings, count: int, question_tokens: int) -> SchedulerSett
         chunk_tokens=settings.chunk_tokens,
         codec=settings.codec,
         knit_share=settings.knit_share,
+        knit_match=settings.knit_match,
         attend_blocks=max(1, count - 1),
         max_new_tokens=settings.max_new_tokens,
     )

@@ -30,7 +30,7 @@ def plan_turn(
     Raises BudgetError if even an empty recall leaves no room for the reserve.
     """
     _prepare(policy, table, "question")
-    room = _room(table, reserve_blocks)
+    room = room_beside(table, reserve_blocks)
     if room < 0:
         raise _too_small(table, f"a reserve of {reserve_blocks} blocks for the question and its answer")
     load = policy.recall(table, room)
@@ -52,7 +52,7 @@ def plan_fault(policy: Policy, table: BlockTable, fault: int, reserve_blocks: in
     if table.resident[fault]:
         return Plan(reason=f"block {fault} is resident")
     _prepare(policy, table, "fault")
-    room = _room(table, reserve_blocks)
+    room = room_beside(table, reserve_blocks)
     if room < 1:
         raise _too_small(table, f"block {fault}, which the answer needs")
     load = policy.expand(table, fault)
@@ -72,7 +72,7 @@ def plan_pinned(policy: Policy, table: BlockTable, blocks: Sequence[int], reserv
     """
     if not blocks:
         return Plan(reason="all pinned blocks are resident")
-    if len(blocks) > _room(table, reserve_blocks):
+    if len(blocks) > room_beside(table, reserve_blocks):
         raise _too_small(table, f"{len(blocks)} more pinned blocks")
     evict = _evict(policy, table, len(blocks) + reserve_blocks - table.free)
     return Plan(tuple(evict), tuple(blocks), reason=f"{len(blocks)} pinned blocks")
@@ -80,7 +80,7 @@ def plan_pinned(policy: Policy, table: BlockTable, blocks: Sequence[int], reserv
 
 def plan_room(policy: Policy, table: BlockTable, count: int) -> Plan:
     """Evictions that free `count` slots for blocks about to be computed. Raises BudgetError if impossible."""
-    if _room(table, count) < 0:
+    if room_beside(table, count) < 0:
         raise _too_small(table, f"{count} new blocks")
     return Plan(tuple(_evict(policy, table, count - table.free)), reason=f"room for {count} blocks")
 
@@ -116,15 +116,15 @@ def end_turn(policy: Policy, table: BlockTable, used: Sequence[int], mass: Float
     table.turn += 1
 
 
+def room_beside(table: BlockTable, reserve_blocks: int) -> int:
+    """Blocks that could be loaded if everything evictable left and the reserve stayed free."""
+    return table.free + int(evictable(table).sum()) - reserve_blocks
+
+
 def _prepare(policy: Policy, table: BlockTable, event: str) -> None:
     """Let a policy decide how before it is asked what: it may grade again, which changes what can leave."""
     if isinstance(policy, SteeringPolicy):
         policy.prepare(table, event)
-
-
-def _room(table: BlockTable, reserve_blocks: int) -> int:
-    """Blocks that could be loaded if everything evictable left and the reserve stayed free."""
-    return table.free + int(evictable(table).sum()) - reserve_blocks
 
 
 def _distinct(indices: Sequence[int], allowed: np.typing.NDArray[np.bool_]) -> bool:

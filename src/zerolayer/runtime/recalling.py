@@ -9,7 +9,6 @@ import numpy as np
 
 from zerolayer.core import BoolArray, FloatArray, Grade, Plan, TurnMetrics
 from zerolayer.decision import planner
-from zerolayer.decision.policy import evictable
 from zerolayer.errors import BudgetError, QuestionTooLongError
 from zerolayer.perception.recall import Signals, fuse
 from zerolayer.runtime.answering import FAULT_ROOM, Decoding
@@ -82,9 +81,8 @@ class Recaller:
         table.match[:] = fuse(signals.padded(len(table)), self._attention)
         table.match[: settings.sink_blocks] = 0.0
         knit_tokens = int(settings.knit_share * settings.attend_blocks * settings.block_tokens)
-        last = self._last(reserve)
+        last = self._hold_last(reserve)
         self._before_question = len(last)
-        table.pinned[last] = True
         try:
             return self._bring(reserve, knit_tokens, metrics)
         finally:
@@ -174,17 +172,16 @@ class Recaller:
         table.resident = before
         return [*pinned, *attended]
 
-    def _last(self, reserve: int) -> list[int]:
-        """The last blocks of the stream that are not pinned anyway; fewer where there is no room for them."""
+    def _hold_last(self, reserve: int) -> list[int]:
+        """Pin the last blocks of the stream that are not pinned anyway; fewer where there is no room for them."""
         ws, table, sizes = self._scheduler.working_set, self._scheduler.table, self._scheduler.settings
-        can_leave = evictable(table)
         quarter = min(sizes.slots - reserve, sizes.attend_blocks) // 4
         for count in range(min(LAST_BLOCKS, quarter), 0, -1):
-            kept = table.pinned.copy()
-            kept[max(sizes.sink_blocks, ws.done - count) : ws.done] = True
-            room = table.free + int((can_leave & ~kept).sum()) - reserve
-            if room >= int((kept & ~table.resident).sum()):
-                return np.flatnonzero(kept & ~table.pinned).tolist()
+            last = [b for b in range(max(sizes.sink_blocks, ws.done - count), ws.done) if not table.pinned[b]]
+            table.pinned[last] = True
+            if planner.room_beside(table, reserve) >= int((table.pinned & ~table.resident).sum()):
+                return last
+            table.pinned[last] = False
         return []
 
     def _knittable(self) -> list[int]:
