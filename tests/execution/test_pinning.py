@@ -19,7 +19,9 @@ PAGE = mmap.PAGESIZE
 
 @pytest.fixture
 def buffer() -> Iterator[np.ndarray]:
-    data = np.arange(16 * PAGE, dtype=np.uint8)
+    # Pages of its own: the heap hands out again what an earlier test had locked. It begins within a page, as arrays do.
+    data = np.frombuffer(mmap.mmap(-1, 18 * PAGE), dtype=np.uint8)[64:][: 16 * PAGE]
+    data[:] = np.arange(16 * PAGE, dtype=np.uint8)
     yield data
     unpin_range(data.ctypes.data, data.nbytes)
 
