@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 
 import numpy as np
@@ -210,6 +211,16 @@ class TestSnapshot:
         path.write_bytes(damaged if data.draw(st.booleans()) else stored[:place])
         snapshot = read_snapshot(path)
         assert snapshot is None or snapshot.heat.turn == 3  # a bit of the archive's dates changes nothing
+
+    @pytest.mark.parametrize("bracket", [b")", b"{", b"'"])
+    def test_a_header_that_does_not_parse_is_damage(self, stored, tmp_path, bracket):
+        """Of a large array it is read before the checksum of all of it is known."""
+        path = tmp_path / "damaged.npz"
+        places = [match.end() - 1 for match in re.finditer(rb"'shape': \(", stored)]
+        assert places
+        for place in places:
+            path.write_bytes(stored[:place] + bracket + stored[place + 1 :])
+            assert read_snapshot(path) is None
 
     def test_another_version_and_no_file_are_none(self, stored, tmp_path):
         path = tmp_path / "s.npz"

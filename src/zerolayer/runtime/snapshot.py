@@ -10,6 +10,7 @@ import io
 import json
 import logging
 import time
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -39,6 +40,8 @@ _DAMAGE = (
     OverflowError,
     NotImplementedError,  # a compression method that no zip reader knows
     RuntimeError,  # an encrypted member
+    SyntaxError,
+    tokenize.TokenError,  # numpy reads a header that is no literal as one of Python 2, token by token
     zipfile.BadZipFile,
     zlib.error,
     SettingError,
